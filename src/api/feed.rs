@@ -1,0 +1,85 @@
+//! What a reader follows: events, run logs, the site's own state.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Event, RunId, TaskState, Timestamp};
+
+/// `GET /events`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Only events with a greater `seq`.
+    #[serde(default)]
+    pub after: i64,
+    /// Only events of this task.
+    #[serde(default)]
+    pub task: Option<String>,
+    /// At most so many, 1 to 1,000.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// Events, oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventsAnswer {
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// `GET /tasks/…/log`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogQuery {
+    /// Which run; the newest when left out.
+    #[serde(default)]
+    pub run: Option<RunId>,
+    /// From this byte.
+    #[serde(default)]
+    pub offset: u64,
+    /// How long the answer may be held for something new, in seconds, at most 60.
+    #[serde(default)]
+    pub wait: u32,
+}
+
+/// A piece of a run's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogAnswer {
+    /// Whose log it is; `None` when the task never ran.
+    pub run: Option<RunId>,
+    /// Where `text` starts; later than asked when the log's beginning was cut away.
+    pub offset: u64,
+    /// The text.
+    pub text: String,
+    /// Where to ask next.
+    pub next: u64,
+    /// Whether the run ended and all of its log was given.
+    pub end: bool,
+    /// The task's state, so that a follower knows when to stop.
+    pub state: TaskState,
+}
+
+/// `GET /status`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusAnswer {
+    /// The owner's version of relay.
+    pub version: String,
+    /// The owner's process.
+    pub pid: u32,
+    /// The site's clock.
+    pub ts: Timestamp,
+    /// What the owner watches, one line for each linked repository that has news.
+    pub forges: Vec<ForgeStatus>,
+}
+
+/// How it stands with one linked repository.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgeStatus {
+    /// The project.
+    pub slug: String,
+    /// When it was last asked.
+    pub polled_at: Option<Timestamp>,
+    /// Not asked again before this: a rate limit or an outage.
+    pub cooling_until: Option<Timestamp>,
+    /// The last error, for a person.
+    pub error: Option<String>,
+}

@@ -1,0 +1,22 @@
+//! What site and client say to each other, and nothing else. Both share these types.
+//!
+//! Every route is under [`PREFIX`]. Requests refuse unknown fields; answers may grow.
+
+pub mod feed;
+pub mod problem;
+pub mod route;
+pub mod tasks;
+pub mod work;
+
+pub use feed::{EventsAnswer, EventsQuery, LogAnswer, LogQuery, StatusAnswer};
+pub use problem::{Code, Problem};
+pub use route::PREFIX;
+pub use tasks::{
+    CancelRequest, CreateTask, LinkProject, LocalPull, OpenLocalPull, PreferRequest, Preferences,
+    SetDone, TaskDetail,
+};
+pub use work::{
+    Claim, ClaimAnswer, ClaimRequest, Doorbell, DoorbellQuery, HeartbeatAnswer, HeartbeatRequest,
+    LeaseAnswer, LogChunk, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest,
+    StartRequest,
+};

@@ -1,0 +1,72 @@
+//! The paths, in one place, so that site and client cannot drift apart.
+
+use crate::model::{RepoName, TaskId, WorkerId};
+
+/// In front of every route.
+pub const PREFIX: &str = "/api/v1";
+
+/// `POST`: register. `GET`: list.
+pub const WORKERS: &str = "/workers";
+/// `POST`.
+pub const HEARTBEAT: &str = "/workers/{id}/heartbeat";
+/// `GET`, may be held.
+pub const DOORBELL: &str = "/work/doorbell";
+/// `POST`.
+pub const CLAIM: &str = "/work/claim";
+/// `POST`. `{task}` is `repo%23issue` or `repo%23issue:lane`.
+pub const START: &str = "/work/{owner}/{task}/start";
+/// `POST`: an effect goes into the journal.
+pub const RECORD: &str = "/work/{owner}/{task}/record";
+/// `POST`: a chunk of the run's log.
+pub const LOG: &str = "/work/{owner}/{task}/log";
+/// `POST`.
+pub const RELEASE: &str = "/work/{owner}/{task}/release";
+/// `POST`: create. `GET`: list, `?state=`.
+pub const TASKS: &str = "/tasks";
+/// `GET`.
+pub const TASK: &str = "/tasks/{owner}/{task}";
+/// `GET`, may be held: the run's log from an offset.
+pub const TASK_LOG: &str = "/tasks/{owner}/{task}/log";
+/// `POST`.
+pub const TASK_CANCEL: &str = "/tasks/{owner}/{task}/cancel";
+/// `POST`.
+pub const TASK_RETRY: &str = "/tasks/{owner}/{task}/retry";
+/// `POST`.
+pub const TASK_DONE: &str = "/tasks/{owner}/{task}/done";
+/// `POST`: link. `GET`: list.
+pub const PROJECTS: &str = "/projects";
+/// `GET`.
+pub const PROJECT: &str = "/projects/{owner}/{repo}";
+/// `POST`: a worker opens, or updates, a pull request of a local repository.
+pub const LOCAL_PULLS: &str = "/projects/{owner}/{repo}/pulls";
+/// `GET`, `?after=`.
+pub const EVENTS: &str = "/events";
+/// `POST`: set. `GET`: list.
+pub const PREFERENCES: &str = "/preferences";
+/// `GET`: version, home, forges and their cool-downs.
+pub const STATUS: &str = "/status";
+
+/// The path of a task's route, with the `#` escaped.
+#[must_use]
+pub fn task_path(template: &str, task: &TaskId) -> String {
+    let mut rest = format!("{}%23{}", task.repo.name(), task.number);
+    if let Some(lane) = &task.lane {
+        rest.push(':');
+        rest.push_str(lane.as_str());
+    }
+    let path = template.replace("{owner}", task.repo.owner()).replace("{task}", &rest);
+    format!("{PREFIX}{path}")
+}
+
+/// The path of a project's route.
+#[must_use]
+pub fn project_path(template: &str, slug: &RepoName) -> String {
+    let path = template.replace("{owner}", slug.owner()).replace("{repo}", slug.name());
+    format!("{PREFIX}{path}")
+}
+
+/// The path of a worker's route.
+#[must_use]
+pub fn worker_path(template: &str, id: &WorkerId) -> String {
+    format!("{PREFIX}{}", template.replace("{id}", id.as_str()))
+}

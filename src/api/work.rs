@@ -1,0 +1,222 @@
+//! The worker's routes: seed 002, "The protocol", under the rules of DESIGN §2 and §3.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    ClaimId, Effect, Epoch, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId,
+    StopReason, Task, Timestamp, Usage, WorkerId, WorkerName,
+};
+
+/// `POST /workers`. The answer is the [`crate::model::Worker`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterRequest {
+    /// What the worker is called; its id is stable for it.
+    pub name: WorkerName,
+    /// This start of the worker. A new one ends the leases of the one before at once.
+    pub instance_id: InstanceId,
+    /// The machine.
+    pub host: String,
+    /// What it serves.
+    pub lanes: Vec<LaneName>,
+    /// What it advertises.
+    pub labels: Vec<Label>,
+    /// Hosts of the forges it can push to.
+    pub forges: Vec<String>,
+    /// The version of relay it runs.
+    pub version: String,
+}
+
+/// `POST /workers/{id}/heartbeat`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatRequest {
+    /// Which start of the worker speaks.
+    pub instance_id: InstanceId,
+    /// Set to true when the worker goes.
+    #[serde(default)]
+    pub offline: bool,
+    /// How often it checks in.
+    #[serde(default)]
+    pub interval_ms: Option<u64>,
+    /// The leases it believes it holds; each is renewed and answered.
+    #[serde(default)]
+    pub leases: Vec<LeaseRef>,
+}
+
+/// The answer to a heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatAnswer {
+    /// One for each lease named, in the same order.
+    pub leases: Vec<LeaseAnswer>,
+}
+
+/// What became of one lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum LeaseAnswer {
+    /// Live until then.
+    Renewed {
+        /// On the site's clock.
+        expires_at: Timestamp,
+    },
+    /// Not the worker's any more.
+    Lost {
+        /// Why, where the site knows: `cancelled` or `lease_lost`.
+        reason: StopReason,
+    },
+}
+
+/// `GET /work/doorbell`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DoorbellQuery {
+    /// Comma-separated lanes the worker would take now.
+    pub lanes: String,
+    /// Who asks. Without it the reader only looks and takes no wake.
+    #[serde(default)]
+    pub worker_id: Option<WorkerId>,
+    /// Which start of the worker asks.
+    #[serde(default)]
+    pub instance_id: Option<InstanceId>,
+    /// Free slots; zero still hears of revoked leases.
+    #[serde(default)]
+    pub free: u32,
+    /// The version last seen.
+    #[serde(default)]
+    pub since: i64,
+    /// How long the answer may be held, in seconds, at most 300.
+    #[serde(default)]
+    pub wait: u32,
+}
+
+/// The doorbell's answer. Reading it writes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doorbell {
+    /// Moves with every write that can change what a claim would return; never repeats.
+    pub version: i64,
+    /// How many tasks this worker could take now.
+    pub queued: u64,
+    /// The site's clock.
+    pub ts: Timestamp,
+    /// Leases of this worker that were called off since it was last told.
+    pub revoked: Vec<LeaseRef>,
+}
+
+/// `POST /work/claim`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRequest {
+    /// Who claims.
+    pub worker_id: WorkerId,
+    /// Which start of it.
+    pub instance_id: InstanceId,
+    /// Asked again with the same one while its lease lives, the site returns the same lease.
+    pub claim_id: ClaimId,
+    /// The lanes it would take now; those it registered when left out.
+    #[serde(default)]
+    pub lanes: Option<Vec<LaneName>>,
+    /// The labels it has; those it registered when left out.
+    #[serde(default)]
+    pub labels: Option<Vec<Label>>,
+}
+
+/// The answer to a claim: `claim: null` when nothing is claimable.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimAnswer {
+    /// The claimed task and what its job needs.
+    pub claim: Option<Claim>,
+}
+
+/// A claimed task.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The right to work on it.
+    pub lease: Lease,
+    /// This run.
+    pub run: RunId,
+    /// What to do.
+    pub task: Task,
+    /// Where.
+    pub project: Project,
+    /// What earlier claims of this task already did; the job goes on from there.
+    pub effects: Vec<Effect>,
+    /// The task's branch, `relay/<lane>-<number>`.
+    pub branch: String,
+}
+
+/// `POST /work/{owner}/{repo}%23{issue}/start`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartRequest {
+    /// Who.
+    pub worker_id: WorkerId,
+    /// Under which claim.
+    pub epoch: Epoch,
+    /// The branch the work will be on.
+    pub branch: String,
+}
+
+/// `POST /work/{owner}/{repo}%23{issue}/record`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordRequest {
+    /// Who.
+    pub worker_id: WorkerId,
+    /// Under which claim.
+    pub epoch: Epoch,
+    /// What was done.
+    pub effect: Effect,
+}
+
+/// `POST /work/{owner}/{repo}%23{issue}/log`. Text that starts at another offset than the log's
+/// end is taken as far as it is new, so that a lost answer can be sent again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogChunk {
+    /// Who.
+    pub worker_id: WorkerId,
+    /// Under which claim.
+    pub epoch: Epoch,
+    /// Bytes of this run's log before this chunk.
+    pub offset: u64,
+    /// Redacted text, whole lines.
+    pub text: String,
+}
+
+/// `POST /work/{owner}/{repo}%23{issue}/release`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseRequest {
+    /// Who.
+    pub worker_id: WorkerId,
+    /// Under which claim.
+    pub epoch: Epoch,
+    /// Why the run stopped; outcome and next state follow from it.
+    pub reason: StopReason,
+    /// The pull request's number.
+    #[serde(default)]
+    pub pr: Option<u64>,
+    /// Where a person can read it.
+    #[serde(default)]
+    pub pr_url: Option<String>,
+    /// What the lane said.
+    #[serde(default)]
+    pub summary: Option<String>,
+    /// What went wrong, with a hint where there is one.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// What it cost.
+    #[serde(default)]
+    pub usage: Option<Usage>,
+    /// A lane's note; becomes an event.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+/// The answer to a release: where the task stands now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReleaseAnswer {
+    /// The task after it.
+    pub task: Task,
+}

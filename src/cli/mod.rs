@@ -1,0 +1,1 @@
+//! One file a command. The only room that reads configuration and prints.

@@ -1,0 +1,1 @@
+//! The worker's own repositories: mirror, checkout, snapshot, push.

@@ -1,0 +1,32 @@
+//! The nouns of relay and the rules that hold on values alone: ids, task states, leases, stop reasons.
+//!
+//! Architecture invariant: nothing here does I/O, reads a clock or imports another room.
+
+pub mod clock;
+pub mod event;
+pub mod id;
+pub mod lease;
+pub mod preference;
+pub mod project;
+pub mod run;
+pub mod secret;
+pub mod stop_reason;
+pub mod task;
+pub mod usage;
+pub mod worker;
+
+pub use clock::{Clock, Ids, Timestamp};
+pub use event::{Actor, Event, EventKind};
+pub use id::{
+    ClaimId, Epoch, IdError, InstanceId, Label, LaneName, RepoName, RunId, TaskId, WorkerId,
+    WorkerName,
+};
+pub use lease::{LEASE, Lease, LeaseRef};
+pub use preference::{Preference, PreferenceKey, Scope};
+pub use project::{ForgeKind, Project};
+pub use run::{Effect, Run};
+pub use secret::Secret;
+pub use stop_reason::{Disposition, ForgeProblem, Outcome, PushProblem, RepoProblem, StopReason};
+pub use task::{Task, TaskState, WaitReason};
+pub use usage::Usage;
+pub use worker::{Worker, WorkerState};

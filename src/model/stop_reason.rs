@@ -1,0 +1,294 @@
+//! Why a run stopped. The list is closed and an API: events, the CLI and later pages show it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Timestamp;
+
+/// Why a run stopped. Each knows by itself what happens to the task ([`StopReason::disposition`])
+/// and which of the seed's outcomes it is ([`StopReason::outcome`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum StopReason {
+    /// The lane finished and there is a pull request.
+    Finished,
+    /// The lane finished and changed nothing.
+    NoChanges,
+    /// The lane said that there is nothing to do.
+    Skipped,
+    /// The lane used up its turns.
+    MaxTurns,
+    /// The run passed its time limit.
+    TimedOut,
+    /// No event came for ten minutes from a vendor that streams events.
+    Stalled,
+    /// A person, or the issue, called the task off.
+    Cancelled,
+    /// The vendor's quota or rate limit is used up.
+    Quota {
+        /// When it is worth trying again.
+        until: Timestamp,
+    },
+    /// The run reached its money limit.
+    Budget,
+    /// The vendor's program has no valid login.
+    NotLoggedIn,
+    /// The vendor's program refused what the run needs, or the model refused the work.
+    PermissionRefused,
+    /// The machine cannot box the lane, so it was not run.
+    SandboxUnavailable,
+    /// The vendor's servers could not be reached.
+    VendorUnreachable,
+    /// The vendor's program or servers answered with an error.
+    VendorError,
+    /// The program's output was not what its contract says.
+    ProtocolViolation,
+    /// The program died without an answer.
+    Crashed,
+    /// The task killed several runs in a row.
+    Quarantined,
+    /// Another claim took the task over.
+    LeaseLost,
+    /// The repository cannot be worked on.
+    RepoUnusable {
+        /// What is wrong with it.
+        why: RepoProblem,
+    },
+    /// The push was refused.
+    PushRefused {
+        /// By which rule.
+        why: PushProblem,
+    },
+    /// The forge refused the pull request, the comment or an answer.
+    ForgeRefused {
+        /// How.
+        why: ForgeProblem,
+    },
+    /// The worker was told to stop.
+    WorkerStopped,
+}
+
+/// What is wrong with a repository or with the copy a lane left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepoProblem {
+    /// It could not be reached, or the connection broke.
+    Unreachable,
+    /// It does not exist, or this login cannot see it.
+    NotFound,
+    /// It has no commit.
+    Empty,
+    /// The checkout failed on this disk.
+    CheckoutFailed,
+    /// The lane left a repository inside the copy.
+    NestedGit,
+    /// The lane left a symbolic link that leaves the copy.
+    LinkOutside,
+    /// Two names differ only by case, which many disks cannot hold.
+    CaseCollision,
+    /// A file is over the host's limit.
+    FileTooLarge,
+    /// Something that is neither a file, a link nor a folder.
+    SpecialFile,
+    /// The lane changed a workflow file, which could run with the repository's secrets.
+    WorkflowChanged,
+    /// The repository stores files with LFS and git-lfs is missing.
+    NeedsLfs,
+    /// The worker's disk refused: full or read-only.
+    Disk,
+}
+
+/// Which rule refused a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushProblem {
+    /// The login may not push here.
+    NoPermission,
+    /// A branch protection or ruleset.
+    Protected,
+    /// The host refuses changes to workflow files from this login.
+    Workflow,
+    /// The host refuses a file by its size.
+    FileTooLarge,
+    /// The branch holds commits that relay did not push.
+    BranchMoved,
+    /// The host could not be reached.
+    Unreachable,
+    /// Another refusal, in the run's error.
+    Other,
+}
+
+/// How a forge refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForgeProblem {
+    /// The token is missing, wrong or revoked.
+    Unauthorized,
+    /// The login lacks a right.
+    Forbidden,
+    /// What was named is not there.
+    NotFound,
+    /// A primary or secondary rate limit.
+    RateLimited,
+    /// The forge could not be reached or answered with a server error.
+    Unreachable,
+    /// The request was refused as invalid.
+    Invalid,
+}
+
+/// What happens to the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// To review, with its pull request.
+    Review,
+    /// Nothing more to do.
+    Done,
+    /// Infrastructure: again by itself, after a short pause, a limited number of times.
+    Retry,
+    /// Back to the queue at once: the worker gave it up, the task is not to blame.
+    Requeue,
+    /// Not before a time.
+    Park(Timestamp),
+    /// A person has to look.
+    Fail,
+    /// Called off.
+    Cancel,
+}
+
+/// The seed's three words for the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// `run.finished`.
+    Finished,
+    /// `run.failed`.
+    Failed,
+    /// The lease is freed; nothing is said about the work.
+    Released,
+}
+
+impl StopReason {
+    /// What happens to the task when a run stops for this reason.
+    #[must_use]
+    pub const fn disposition(&self) -> Disposition {
+        match self {
+            Self::Finished => Disposition::Review,
+            Self::Skipped => Disposition::Done,
+            Self::Cancelled => Disposition::Cancel,
+            Self::Quota { until } => Disposition::Park(*until),
+            Self::LeaseLost | Self::WorkerStopped => Disposition::Requeue,
+            Self::Stalled
+            | Self::VendorUnreachable
+            | Self::Crashed
+            | Self::RepoUnusable { why: RepoProblem::Unreachable | RepoProblem::Disk }
+            | Self::PushRefused { why: PushProblem::Unreachable }
+            | Self::ForgeRefused { why: ForgeProblem::RateLimited | ForgeProblem::Unreachable } => {
+                Disposition::Retry
+            }
+            Self::NoChanges
+            | Self::MaxTurns
+            | Self::TimedOut
+            | Self::Budget
+            | Self::NotLoggedIn
+            | Self::PermissionRefused
+            | Self::SandboxUnavailable
+            | Self::VendorError
+            | Self::ProtocolViolation
+            | Self::Quarantined
+            | Self::RepoUnusable { .. }
+            | Self::PushRefused { .. }
+            | Self::ForgeRefused { .. } => Disposition::Fail,
+        }
+    }
+
+    /// Which of the seed's outcomes this is.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        match self.disposition() {
+            Disposition::Review | Disposition::Done => Outcome::Finished,
+            Disposition::Fail | Disposition::Retry => Outcome::Failed,
+            Disposition::Park(_) | Disposition::Requeue | Disposition::Cancel => Outcome::Released,
+        }
+    }
+
+    /// The word stored and shown, without its details.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::NoChanges => "no_changes",
+            Self::Skipped => "skipped",
+            Self::MaxTurns => "max_turns",
+            Self::TimedOut => "timed_out",
+            Self::Stalled => "stalled",
+            Self::Cancelled => "cancelled",
+            Self::Quota { .. } => "quota",
+            Self::Budget => "budget",
+            Self::NotLoggedIn => "not_logged_in",
+            Self::PermissionRefused => "permission_refused",
+            Self::SandboxUnavailable => "sandbox_unavailable",
+            Self::VendorUnreachable => "vendor_unreachable",
+            Self::VendorError => "vendor_error",
+            Self::ProtocolViolation => "protocol_violation",
+            Self::Crashed => "crashed",
+            Self::Quarantined => "quarantined",
+            Self::LeaseLost => "lease_lost",
+            Self::RepoUnusable { .. } => "repo_unusable",
+            Self::PushRefused { .. } => "push_refused",
+            Self::ForgeRefused { .. } => "forge_refused",
+            Self::WorkerStopped => "worker_stopped",
+        }
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())?;
+        match self {
+            Self::RepoUnusable { why } => write!(f, " ({})", word(why)),
+            Self::PushRefused { why } => write!(f, " ({})", word(why)),
+            Self::ForgeRefused { why } => write!(f, " ({})", word(why)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A unit variant's serialised name, so that the word stands in one place.
+fn word<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_the_serialised_tag() {
+        for reason in [
+            StopReason::Finished,
+            StopReason::Quota { until: Timestamp(5) },
+            StopReason::RepoUnusable { why: RepoProblem::NestedGit },
+            StopReason::PushRefused { why: PushProblem::Protected },
+            StopReason::ForgeRefused { why: ForgeProblem::RateLimited },
+            StopReason::WorkerStopped,
+        ] {
+            let json = serde_json::to_value(&reason).unwrap_or_default();
+            assert_eq!(json["reason"], reason.code());
+            assert_eq!(serde_json::from_value::<StopReason>(json).ok(), Some(reason));
+        }
+        let shown = StopReason::RepoUnusable { why: RepoProblem::NestedGit }.to_string();
+        assert_eq!(shown, "repo_unusable (nested_git)");
+    }
+
+    #[test]
+    fn only_infrastructure_is_tried_again_by_itself() {
+        assert_eq!(StopReason::NoChanges.disposition(), Disposition::Fail);
+        assert_eq!(StopReason::VendorUnreachable.disposition(), Disposition::Retry);
+        assert_eq!(StopReason::WorkerStopped.disposition(), Disposition::Requeue);
+        assert_eq!(
+            StopReason::ForgeRefused { why: ForgeProblem::Forbidden }.disposition(),
+            Disposition::Fail
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! A task: one issue and one lane. docs/lifecycle.md has the picture of its states.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Epoch, IdError, Label, LaneName, StopReason, TaskId, Timestamp, WorkerId};
+
+/// Where a task stands. The same words are in the database's CHECK constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// Waits for a worker.
+    Queued,
+    /// Leased; the lane has not started.
+    Claimed,
+    /// Leased; the lane was started.
+    Running,
+    /// A pull request is open and waits for a person.
+    Review,
+    /// Stopped with a reason that needs a person.
+    Failed,
+    /// Merged, or ended by hand.
+    Done,
+    /// Not before a time: a quota, a rate limit or a short pause before an infrastructure retry.
+    Parked,
+    /// Called off by a person or by the issue.
+    Cancelled,
+}
+
+impl TaskState {
+    /// Every state, in the order they are listed to people.
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Claimed,
+        Self::Running,
+        Self::Review,
+        Self::Failed,
+        Self::Done,
+        Self::Parked,
+        Self::Cancelled,
+    ];
+
+    /// The word stored, sent and shown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Claimed => "claimed",
+            Self::Running => "running",
+            Self::Review => "review",
+            Self::Failed => "failed",
+            Self::Done => "done",
+            Self::Parked => "parked",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether a worker holds a lease in this state.
+    #[must_use]
+    pub const fn is_leased(self) -> bool {
+        matches!(self, Self::Claimed | Self::Running)
+    }
+
+    /// Whether nothing more happens by itself. `Review` still ends by a merge or a close.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Failed | Self::Done | Self::Cancelled)
+    }
+}
+
+impl FromStr for TaskState {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| IdError {
+            text: text.chars().take(80).collect(),
+            expected: "a task state (queued, claimed, running, review, failed, done, parked, cancelled)",
+        })
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A task as the site tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// Its name.
+    pub id: TaskId,
+    /// The lane that is to do it.
+    pub lane: LaneName,
+    /// Where it stands.
+    pub state: TaskState,
+    /// The issue's title, as it stood when the task was made.
+    pub title: String,
+    /// The issue's text, as it stood when the task was made. Data from strangers.
+    pub body: String,
+    /// Who asked: the login that set the label, or the local user.
+    pub asked_by: String,
+    /// Capabilities a worker must have.
+    pub required_labels: Vec<Label>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed state.
+    pub updated_at: Timestamp,
+    /// How many times it was claimed.
+    pub epoch: Epoch,
+    /// Who holds it, where it is leased.
+    pub worker: Option<WorkerId>,
+    /// When the live lease ends.
+    pub expires_at: Option<Timestamp>,
+    /// Not before this, where it is parked.
+    pub parked_until: Option<Timestamp>,
+    /// Why the last run stopped, or why it was cancelled.
+    pub stop_reason: Option<StopReason>,
+    /// One line about the last run: its error, or its summary.
+    pub message: Option<String>,
+    /// The branch of the pull request.
+    pub branch: Option<String>,
+    /// The pull request's number.
+    pub pr: Option<u64>,
+    /// Where a person can read it.
+    pub pr_url: Option<String>,
+}
+
+/// Why a queued task is not running. Worked out when asked, never stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "snake_case")]
+pub enum WaitReason {
+    /// No worker has registered, or none was heard of for an hour.
+    NoWorker,
+    /// Workers are there; none serves this lane.
+    NoLane {
+        /// The lane nobody serves.
+        lane: LaneName,
+    },
+    /// Workers serve the lane; none has these labels.
+    NoLabel {
+        /// What is missing.
+        missing: Vec<Label>,
+    },
+    /// The repository is on another machine's disk.
+    OtherHost {
+        /// The machine that linked it.
+        host: String,
+    },
+    /// No worker with the lane is logged in to the forge.
+    NoForgeLogin {
+        /// The forge's host.
+        forge: String,
+    },
+    /// Every worker that could take it is busy, or is about to ask.
+    Busy,
+    /// Parked until a time.
+    Parked {
+        /// Not before this.
+        until: Timestamp,
+    },
+}

@@ -1,0 +1,71 @@
+//! A machine that runs `relay work`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Label, LaneName, LeaseRef, Timestamp, WorkerId, WorkerName};
+
+/// How a worker is seen from the site (seed 002: online < 2 min, idle < 1 h, else offline).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerState {
+    /// Heard of within two minutes, or holding the doorbell right now.
+    Online,
+    /// Heard of within the hour.
+    Idle,
+    /// Not heard of, or it said so.
+    Offline,
+}
+
+impl WorkerState {
+    /// The state that follows from when a worker was last heard of.
+    #[must_use]
+    pub fn derive(now: Timestamp, last_seen: Timestamp, said_offline: bool) -> Self {
+        let silent = now.since(last_seen);
+        if said_offline || silent >= Duration::from_secs(3600) {
+            Self::Offline
+        } else if silent >= Duration::from_secs(120) {
+            Self::Idle
+        } else {
+            Self::Online
+        }
+    }
+
+    /// The word shown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Idle => "idle",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+/// A worker, as the site tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its id.
+    pub id: WorkerId,
+    /// Its name.
+    pub name: WorkerName,
+    /// The machine it runs on.
+    pub host: String,
+    /// The lanes it serves.
+    pub lanes: Vec<LaneName>,
+    /// The labels it advertises.
+    pub labels: Vec<Label>,
+    /// Hosts of the forges it is logged in to.
+    pub forges: Vec<String>,
+    /// The version of relay it runs.
+    pub version: String,
+    /// Derived from when it was last heard of.
+    pub state: WorkerState,
+    /// When it was last heard of.
+    pub last_seen: Timestamp,
+    /// How often it checks in, in milliseconds.
+    pub interval_ms: Option<u64>,
+    /// The leases it holds.
+    pub leases: Vec<LeaseRef>,
+}

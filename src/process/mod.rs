@@ -1,0 +1,1 @@
+//! The only room that spawns: supervise, kill the whole tree, cap, redact, time out.

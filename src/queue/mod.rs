@@ -1,0 +1,1 @@
+//! What may happen to a task: add, claim, renew, start, record, finish, sweep, park, prefer.

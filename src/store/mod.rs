@@ -1,0 +1,1 @@
+//! The only room that knows sqlx: migrations and the statements, each in the method that uses it.

@@ -1,0 +1,1 @@
+//! The worker: its loop, its heartbeats, and the job with its steps.
