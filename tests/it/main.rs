@@ -3,4 +3,5 @@
 // Tells clippy that helpers here are tests too: they may unwrap and print.
 #![cfg(test)]
 
+mod support;
 mod tidy;
