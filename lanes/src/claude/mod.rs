@@ -1,0 +1,41 @@
+//! The lane of Claude Code: `claude -p`, with the prompt on standard input and its events as JSON
+//! lines.
+//!
+//! The program runs under the login it has in its own home. Pointed elsewhere by
+//! `ANTHROPIC_BASE_URL` (a gateway, or a scripted model in a test) it needs that variable and its
+//! key in its environment; both are among [`KEY_NAMES`], so they pass only where the operator
+//! names them for this lane. Its own network traffic is outside its sandbox, so nothing else has
+//! to allow that address.
+
+mod argv;
+mod login;
+mod outcome;
+mod stream;
+mod usage;
+
+pub use argv::{ALLOWED_TOOLS, REFUSED_TOOLS, invocation};
+pub use login::{PROBE, login, version};
+
+use crate::Reader;
+
+/// The model used where the operator names none.
+pub const DEFAULT_MODEL: &str = "opus";
+
+/// Switches of the program's own that every run has in its environment.
+pub const ENV: &[(&str, &str)] = &[
+    // No update check, no telemetry, no look-ups: only the model server is contacted.
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    // By default a dead model server takes three minutes to give up.
+    ("CLAUDE_CODE_MAX_RETRIES", "4"),
+];
+
+/// Names an operator may allow to pass into this lane's environment. Without that they are left
+/// out, so that a run cannot slip onto a key instead of the subscription.
+pub const KEY_NAMES: &[&str] =
+    &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"];
+
+/// A reader of one run's output.
+#[must_use]
+pub fn reader() -> Box<dyn Reader> {
+    Box::new(stream::Stream::default())
+}
