@@ -10,13 +10,13 @@ pub mod work;
 
 pub use feed::{EventsAnswer, EventsQuery, LogAnswer, LogQuery, StatusAnswer};
 pub use problem::{Code, Problem};
-pub use route::PREFIX;
+pub use route::{PREFIX, VERSION_HEADER};
 pub use tasks::{
     CancelRequest, CreateTask, LinkProject, LocalPull, OpenLocalPull, PreferRequest, Preferences,
-    SetDone, TaskDetail,
+    Projects, SetDone, TaskDetail, Tasks, TasksQuery,
 };
 pub use work::{
     Claim, ClaimAnswer, ClaimRequest, Doorbell, DoorbellQuery, HeartbeatAnswer, HeartbeatRequest,
-    LeaseAnswer, LogChunk, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest,
-    StartRequest,
+    LeaseAnswer, LogChunk, LogTaken, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest,
+    StartRequest, Workers,
 };

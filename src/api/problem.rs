@@ -18,6 +18,8 @@ pub enum Code {
     Conflict,
     /// The forge refused or could not be reached.
     Forge,
+    /// Client and site are of different versions of relay.
+    VersionMismatch,
     /// The body is too large.
     TooLarge,
     /// The site failed; its log says how.
@@ -34,7 +36,7 @@ impl Code {
         match self {
             Self::BadRequest => 400,
             Self::NotFound => 404,
-            Self::LeaseLost | Self::Conflict | Self::WorkerUnknown => 409,
+            Self::LeaseLost | Self::Conflict | Self::WorkerUnknown | Self::VersionMismatch => 409,
             Self::TooLarge => 413,
             Self::Forge => 502,
             Self::Internal | Self::Unknown => 500,

@@ -5,6 +5,9 @@ use crate::model::{RepoName, TaskId, WorkerId};
 /// In front of every route.
 pub const PREFIX: &str = "/api/v1";
 
+/// On every request and every answer: the version of relay that sent it.
+pub const VERSION_HEADER: &str = "relay-version";
+
 /// `POST`: register. `GET`: list.
 pub const WORKERS: &str = "/workers";
 /// `POST`.

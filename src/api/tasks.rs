@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Effect, ForgeKind, LaneName, Preference, PreferenceKey, RepoName, Run, Scope, Task, WaitReason,
+    Effect, ForgeKind, LaneName, Preference, PreferenceKey, Project, RepoName, Run, Scope, Task,
+    TaskState, WaitReason,
 };
 
 /// `POST /tasks`. The answer is the [`Task`].
@@ -25,6 +26,29 @@ pub struct CreateTask {
     pub body: Option<String>,
     /// The person who asks.
     pub asked_by: String,
+}
+
+/// `GET /tasks`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TasksQuery {
+    /// Only tasks in this state.
+    #[serde(default)]
+    pub state: Option<TaskState>,
+}
+
+/// The answer to `GET /tasks`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tasks {
+    /// The tasks, newest first.
+    pub tasks: Vec<Task>,
+}
+
+/// `GET /projects`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Projects {
+    /// Every linked repository.
+    pub projects: Vec<Project>,
 }
 
 /// `GET /tasks/{owner}/{task}`.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     ClaimId, Effect, Epoch, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId,
-    StopReason, Task, Timestamp, Usage, WorkerId, WorkerName,
+    StopReason, Task, Timestamp, Usage, Worker, WorkerId, WorkerName,
 };
 
 /// `POST /workers`. The answer is the [`crate::model::Worker`].
@@ -25,6 +25,13 @@ pub struct RegisterRequest {
     pub forges: Vec<String>,
     /// The version of relay it runs.
     pub version: String,
+}
+
+/// `GET /workers`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workers {
+    /// Every worker that ever registered.
+    pub workers: Vec<Worker>,
 }
 
 /// `POST /workers/{id}/heartbeat`.
@@ -182,6 +189,13 @@ pub struct LogChunk {
     pub offset: u64,
     /// Redacted text, whole lines.
     pub text: String,
+}
+
+/// The answer to a chunk of a run's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogTaken {
+    /// The log's end now; the next chunk starts here.
+    pub next: u64,
 }
 
 /// `POST /work/{owner}/{repo}%23{issue}/release`.
