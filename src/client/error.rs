@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::api::{Code, Problem};
-use crate::model::Lease;
 
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,10 +55,10 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed a little later. The request has to be one that may
-    /// be sent twice.
+    /// Whether the same request may succeed a little later: no connection, no answer in time, or
+    /// a server error. Only a request that may be sent twice is worth repeating.
     #[must_use]
-    pub fn is_transient(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
             Self::Refused(problem) => problem.status >= 500,
@@ -101,17 +100,6 @@ fn version_hint(theirs: &str, ours: &str) -> String {
     } else {
         format!("use relay {theirs} for this command, or restart `relay work` with relay {ours}")
     }
-}
-
-/// A release that got no answer: the lease comes back, so that it can be tried again.
-#[derive(Debug, thiserror::Error)]
-#[error("{} is not released: {error}", lease.task)]
-pub struct Unreleased {
-    /// Still held, as far as this side knows.
-    pub lease: Lease,
-    /// Why.
-    #[source]
-    pub error: ClientError,
 }
 
 #[cfg(test)]

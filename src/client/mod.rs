@@ -9,7 +9,7 @@ mod transport;
 use std::time::Duration;
 
 pub use endpoint::{Endpoint, EndpointError};
-pub use error::{ClientError, Unreleased};
+pub use error::ClientError;
 
 use transport::Transport;
 
@@ -22,7 +22,7 @@ use crate::api::{
     TaskDetail, Tasks, TasksQuery, Workers,
 };
 use crate::model::{
-    Event, Lease, Preference, Project, RepoName, Task, TaskId, TaskState, Worker, WorkerId,
+    Event, LeaseRef, Preference, Project, RepoName, Task, TaskId, TaskState, Worker, WorkerId,
 };
 
 /// This program's version, as it is sent with every request and compared with the site's.
@@ -31,7 +31,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A site, as functions. Cheap to clone; clones share their connections.
 ///
 /// Each request has a time-out. Reads are sent once more where the connection broke; writes are
-/// sent once, and [`ClientError::is_transient`] tells a caller whether to repeat one.
+/// sent once, and [`ClientError::is_passing`] tells a caller whether to repeat one.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Transport,
@@ -94,22 +94,22 @@ impl Client {
         self.transport.post(&task_path(route::LOG, task), chunk).await
     }
 
-    /// Ends the run and gives the lease up; it comes back in the error. May be repeated.
+    /// Ends the run and gives the lease up. May be repeated.
     pub async fn release(
         &self,
-        lease: Lease,
+        lease: &LeaseRef,
         request: &ReleaseRequest,
-    ) -> Result<ReleaseAnswer, Box<Unreleased>> {
-        match self.transport.post(&task_path(route::RELEASE, &lease.task), request).await {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(Box::new(Unreleased { lease, error })),
-        }
+    ) -> Result<ReleaseAnswer, ClientError> {
+        self.transport.post(&task_path(route::RELEASE, &lease.task), request).await
     }
 
     /// Opens the pull request of a local repository, or brings it up to date.
-    pub async fn open_local_pull(&self, request: &OpenLocalPull) -> Result<LocalPull, ClientError> {
-        let path = project_path(route::LOCAL_PULLS, &request.lease.task.repo);
-        self.transport.post(&path, request).await
+    pub async fn open_local_pull(
+        &self,
+        slug: &RepoName,
+        request: &OpenLocalPull,
+    ) -> Result<LocalPull, ClientError> {
+        self.transport.post(&project_path(route::LOCAL_PULLS, slug), request).await
     }
 
     /// Every worker that ever registered.
