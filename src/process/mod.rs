@@ -1,1 +1,21 @@
 //! The only room that spawns: supervise, kill the whole tree, cap, redact, time out.
+//!
+//! Two ways to run a program:
+//! - [`run`] is for relay's own short, trusted commands (git, gh, probes): one process group,
+//!   all its output in memory up to a limit.
+//! - [`run_lane`] is for a lane: `relay __supervise` stands between the worker and the program,
+//!   so that nothing the program started outlives its run, whoever dies first. The room
+//!   `supervise` tells how.
+//!
+//! Architecture invariant: imports nothing of relay but `model`, and knows no vendor.
+
+mod program;
+mod redact;
+mod run;
+mod supervise;
+mod tail;
+
+pub use program::{ProcessError, Program, check_executable};
+pub use redact::{MASK, Redactor, RedactorStream, SHORTEST_SECRET};
+pub use run::{Limits, Output, run};
+pub use supervise::{SUPERVISE, supervisor_main};
