@@ -1,0 +1,40 @@
+//! Why the queue did not do it.
+
+use crate::model::{LeaseRef, TaskId, TaskState};
+use crate::store::StoreError;
+
+/// Why the queue did not do it. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError {
+    /// What was named is not there.
+    #[error("no {what} `{id}`")]
+    NotFound {
+        /// `task`, `project` or `worker`.
+        what: &'static str,
+        /// As it was asked for.
+        id: String,
+    },
+    /// The lease is not the task's live one: it ran out, was called off, or another claim took
+    /// the task.
+    #[error("the lease on `{}` (epoch {}) is no longer held", .0.task, .0.epoch)]
+    LeaseLost(LeaseRef),
+    /// The worker is unknown, or a newer instance has its name.
+    #[error("worker `{0}` is not registered, or another instance of it is")]
+    WorkerUnknown(String),
+    /// What was asked does not fit the state the task is in.
+    #[error("task `{task}` is {state}: {why}")]
+    Conflict {
+        /// The task.
+        task: TaskId,
+        /// Where it stands.
+        state: TaskState,
+        /// Why that does not go together.
+        why: &'static str,
+    },
+    /// A value that the types let through and the queue does not.
+    #[error("{0}")]
+    Invalid(String),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,86 @@
+//! What can go wrong with the database, named so that a person can act on it.
+
+/// Why the database did not do it. Every message names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The URL is of a kind this build does not open.
+    #[error("cannot use the database `{url}`: only `sqlite:///absolute/path` is known")]
+    Url {
+        /// The URL, without what stands before an `@`.
+        url: String,
+    },
+    /// The file is not there and could not be made, or may not be read.
+    #[error("cannot open the database `{path}`: {detail}")]
+    Open {
+        /// The file.
+        path: String,
+        /// The system's words.
+        detail: String,
+    },
+    /// A newer relay made changes that this one does not know.
+    #[error(
+        "the database `{path}` is of a newer relay (schema {found}, this one knows up to {known})"
+    )]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its newest migration.
+        found: i64,
+        /// The newest this build has.
+        known: i64,
+    },
+    /// The file is damaged, or is no database.
+    #[error("the database `{path}` is damaged: {detail}")]
+    Corrupt {
+        /// The file.
+        path: String,
+        /// What the database says.
+        detail: String,
+    },
+    /// A migration failed, or one that was applied has been changed since.
+    #[error("cannot bring the database `{path}` up to date: {detail}")]
+    Migration {
+        /// The file.
+        path: String,
+        /// Which, and why.
+        detail: String,
+    },
+    /// Another process held the database for longer than the busy time-out.
+    #[error("the database `{path}` is held by another process")]
+    Busy {
+        /// The file.
+        path: String,
+    },
+    /// The disk is full, read-only or failing. Nothing was changed.
+    #[error("cannot write the database `{path}`: {detail}")]
+    Disk {
+        /// The file.
+        path: String,
+        /// What the database says.
+        detail: String,
+    },
+    /// A row holds what this build cannot read.
+    #[error("unreadable value in the database `{path}`: column `{column}`: {detail}")]
+    Row {
+        /// The file.
+        path: String,
+        /// The column.
+        column: String,
+        /// Why.
+        detail: String,
+    },
+    /// A statement failed for another reason: a defect of relay.
+    #[error("the database `{path}` refused a statement: {detail}")]
+    Statement {
+        /// The file.
+        path: String,
+        /// What the database says.
+        detail: String,
+    },
+    /// The store was closed, or the program is stopping.
+    #[error("the database `{path}` is closed")]
+    Closed {
+        /// The file.
+        path: String,
+    },
+}
