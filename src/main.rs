@@ -1,13 +1,15 @@
-//! The program.
+//! The program `relay`: hands the command line to `cli`, or becomes a lane's supervisor.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use relay::process;
+use relay::{cli, process};
 
 fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
     // Before anything else, so that a supervisor stays a small process with one thread.
-    if std::env::args_os().nth(1).is_some_and(|arg| arg == process::SUPERVISE) {
+    if args.get(1).is_some_and(|arg| arg == process::SUPERVISE) {
         return process::supervisor_main();
     }
-    ExitCode::SUCCESS
+    cli::main(args)
 }

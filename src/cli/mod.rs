@@ -1,1 +1,96 @@
 //! One file a command. The only room that reads configuration and prints.
+//!
+//! Each command has an `Options` that clap fills and a `run(self, &Context)`.
+
+mod completions;
+mod config;
+mod context;
+mod error;
+mod exit;
+mod link;
+mod output;
+mod prefer;
+mod site;
+mod table;
+mod task;
+mod time;
+mod words;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use config::{Config, ConfigError};
+pub use exit::Exit;
+
+use context::Context;
+
+/// Turns a labelled issue into a pull request, on machines you own, with the coding agents you
+/// already pay for.
+#[derive(Debug, Parser)]
+#[command(name = "relay", version, about, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit codes are in docs/exit-codes.md.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Link a repository, so that its issues can become tasks
+    Link(link::Options),
+    /// Make, list, show and end tasks
+    Task(task::Options),
+    /// Show, set and unset preferences
+    Prefer(prefer::Options),
+    /// Print a shell's completion script
+    Completions(completions::Options),
+}
+
+/// Runs the program with `args` (the first is its own name) and gives its exit code.
+#[must_use]
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout with 0, mistakes to stderr with 2; a reader that is
+            // gone is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Ok }.into();
+        }
+    };
+    match run(cli.command) {
+        Ok(exit) => exit.into(),
+        Err(error) => error::report(&error).into(),
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<Exit> {
+    // Scripts of completions need no settings, and must work where those are wrong.
+    if let Command::Completions(options) = command {
+        return options.run();
+    }
+    let context = Context::new(Config::read()?);
+    context.start_log();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            Command::Link(options) => options.run(&context).await,
+            Command::Task(options) => options.run(&context).await,
+            Command::Prefer(options) => options.run(&context).await,
+            Command::Completions(options) => options.run(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn verify_cli() {
+        super::Cli::command().debug_assert();
+    }
+}

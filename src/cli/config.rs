@@ -1,0 +1,222 @@
+//! The settings, and the only place that reads the environment. Each room is handed its own part.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::client::{Endpoint, EndpointError};
+use crate::model::Secret;
+
+/// GitHub's public REST base.
+const GITHUB_API: &str = "https://api.github.com";
+
+/// Every setting, from the environment alone. A flag of a command beats its setting.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// RELAY_HOME: database, socket, caches and copies; `~/.harness` unless set.
+    pub home: PathBuf,
+    /// The person's own home folder.
+    pub user_home: PathBuf,
+    /// The person's login on this machine, for the record of who asked.
+    pub user: String,
+    /// RELAY_SITE: a site elsewhere. Without it the owner of `home` is asked.
+    pub site: Option<Endpoint>,
+    /// RELAY_GITHUB_TOKEN: beats what `gh auth token` says.
+    pub github_token: Option<Secret>,
+    /// RELAY_GITHUB_API: the REST base of a GitHub Enterprise server.
+    pub github_api: String,
+    /// RELAY_ALLOWED_SENDERS: the logins whose labels start jobs; people who may write where empty.
+    pub allowed_senders: Vec<String>,
+    /// RELAY_MODEL_CLAUDE: the model claude is asked for.
+    pub model_claude: Option<String>,
+    /// RELAY_LANE_ALLOWED_DOMAINS: hosts a lane's commands may reach besides the usual ones.
+    pub lane_domains: Vec<String>,
+    /// RELAY_LANE_ENV: names of the environment that are let through to vendor lanes.
+    pub lane_env: Vec<String>,
+    /// RELAY_WORK_MAX_INTERVAL, in seconds: the longest wait of an idle worker.
+    pub max_interval: Option<Duration>,
+    /// RELAY_DEBUG=1: log what happens inside.
+    pub debug: bool,
+    /// NO_COLOR: no colour.
+    pub no_colour: bool,
+    /// The whole environment, from which a child's is made.
+    pub environment: BTreeMap<OsString, OsString>,
+}
+
+/// A setting that is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// There is no home folder to keep anything in.
+    #[error("HOME is not set, so there is no place for relay's files")]
+    NoHome,
+    /// RELAY_SITE is not a site.
+    #[error("RELAY_SITE: {0}")]
+    Site(#[from] EndpointError),
+    /// A setting that should be a number is not one.
+    #[error("{name}: `{value}` is not a number of seconds from 1 to 86400")]
+    Seconds {
+        /// The setting.
+        name: &'static str,
+        /// What it is set to.
+        value: String,
+    },
+    /// A path that is not absolute.
+    #[error("{name}: `{value}` is not an absolute path")]
+    Path {
+        /// The setting.
+        name: &'static str,
+        /// What it is set to.
+        value: String,
+    },
+}
+
+impl ConfigError {
+    /// What helps.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoHome => Some("export RELAY_HOME=/some/folder".to_owned()),
+            Self::Site(_) | Self::Seconds { .. } | Self::Path { .. } => None,
+        }
+    }
+}
+
+impl Config {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// When a setting is not valid.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the one place that reads the environment"
+    )]
+    pub fn read() -> Result<Self, ConfigError> {
+        Self::from_environment(std::env::vars_os().collect())
+    }
+
+    /// The settings of `environment`. An empty value is as good as none.
+    ///
+    /// # Errors
+    /// When a setting is not valid.
+    pub fn from_environment(
+        environment: BTreeMap<OsString, OsString>,
+    ) -> Result<Self, ConfigError> {
+        let get = |name: &str| environment.get(OsStr::new(name)).filter(|v| !v.is_empty());
+        let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());
+        let list = |name: &str| text(name).map(|v| split(&v)).unwrap_or_default();
+        let user_home = absolute("HOME", get("HOME"))?;
+        let home = match absolute("RELAY_HOME", get("RELAY_HOME"))? {
+            Some(home) => home,
+            None => user_home.as_ref().ok_or(ConfigError::NoHome)?.join(".harness"),
+        };
+        Ok(Self {
+            user_home: user_home.unwrap_or_else(|| home.clone()),
+            home,
+            user: text("USER").or_else(|| text("LOGNAME")).unwrap_or_else(|| "local".to_owned()),
+            site: text("RELAY_SITE").map(|v| v.parse()).transpose()?,
+            github_token: text("RELAY_GITHUB_TOKEN").map(Secret::new),
+            github_api: text("RELAY_GITHUB_API").unwrap_or_else(|| GITHUB_API.to_owned()),
+            allowed_senders: list("RELAY_ALLOWED_SENDERS"),
+            model_claude: text("RELAY_MODEL_CLAUDE"),
+            lane_domains: list("RELAY_LANE_ALLOWED_DOMAINS"),
+            lane_env: list("RELAY_LANE_ENV"),
+            max_interval: seconds("RELAY_WORK_MAX_INTERVAL", text("RELAY_WORK_MAX_INTERVAL"))?,
+            debug: text("RELAY_DEBUG").is_some_and(|v| v != "0"),
+            no_colour: get("NO_COLOR").is_some() || text("TERM").is_some_and(|t| t == "dumb"),
+            environment,
+        })
+    }
+
+    /// The socket of the home's owner.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.home.join("relay.sock")
+    }
+
+    /// Where process lanes are configured, one `NAME.json` each.
+    #[must_use]
+    pub fn lanes_folder(&self) -> PathBuf {
+        self.home.join("lanes")
+    }
+
+    /// A program of the PATH.
+    #[must_use]
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        let path = self.environment.get(OsStr::new("PATH"))?;
+        which::which_in(name, Some(path), &self.user_home).ok()
+    }
+}
+
+fn absolute(name: &'static str, value: Option<&OsString>) -> Result<Option<PathBuf>, ConfigError> {
+    match value.map(Path::new) {
+        Some(path) if !path.is_absolute() => {
+            Err(ConfigError::Path { name, value: path.display().to_string() })
+        }
+        path => Ok(path.map(Path::to_owned)),
+    }
+}
+
+fn split(list: &str) -> Vec<String> {
+    list.split(',').map(str::trim).filter(|v| !v.is_empty()).map(str::to_owned).collect()
+}
+
+fn seconds(name: &'static str, value: Option<String>) -> Result<Option<Duration>, ConfigError> {
+    let Some(value) = value else { return Ok(None) };
+    match value.parse::<u64>() {
+        Ok(n) if (1..=86_400).contains(&n) => Ok(Some(Duration::from_secs(n))),
+        _ => Err(ConfigError::Seconds { name, value }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(vars: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        Config::from_environment(vars.iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+
+    #[test]
+    fn a_bare_environment_is_enough() {
+        let config = of(&[("HOME", "/home/ada")]).expect("HOME is all it needs");
+        assert_eq!(config.home, Path::new("/home/ada/.harness"));
+        assert_eq!(config.user, "local");
+        assert!(config.site.is_none() && config.github_token.is_none() && !config.debug);
+        assert_eq!(of(&[]).expect_err("nothing is set"), ConfigError::NoHome);
+        assert!(of(&[("RELAY_HOME", "/srv/relay")]).is_ok());
+    }
+
+    #[test]
+    fn settings_are_read_and_empty_ones_are_not_there() {
+        let config = of(&[
+            ("HOME", "/home/ada"),
+            ("RELAY_HOME", ""),
+            ("USER", "ada"),
+            ("RELAY_SITE", "unix:/run/relay.sock"),
+            ("RELAY_ALLOWED_SENDERS", "ada, grace ,"),
+            ("RELAY_GITHUB_TOKEN", "ghp_secret\n"),
+            ("RELAY_WORK_MAX_INTERVAL", "900"),
+            ("RELAY_DEBUG", "0"),
+        ])
+        .expect("all valid");
+        assert_eq!(config.home, Path::new("/home/ada/.harness"));
+        assert_eq!(config.site, Some(Endpoint::Unix("/run/relay.sock".into())));
+        assert_eq!(config.allowed_senders, ["ada", "grace"]);
+        assert_eq!(config.github_token.as_ref().map(Secret::expose), Some("ghp_secret"));
+        assert_eq!(config.max_interval, Some(Duration::from_secs(900)));
+        assert!(!config.debug);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        let message = |vars: &[(&str, &str)]| of(vars).expect_err("not valid").to_string();
+        let home = ("HOME", "/home/ada");
+        assert_eq!(
+            message(&[home, ("RELAY_WORK_MAX_INTERVAL", "soon")]),
+            "RELAY_WORK_MAX_INTERVAL: `soon` is not a number of seconds from 1 to 86400"
+        );
+        assert_eq!(message(&[("HOME", "ada")]), "HOME: `ada` is not an absolute path");
+        assert!(message(&[home, ("RELAY_SITE", "example")]).starts_with("RELAY_SITE: `example`"));
+    }
+}

@@ -1,0 +1,57 @@
+//! What every command is handed: settings, time, ids, the terminal, and the way to the site.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use tracing_subscriber::EnvFilter;
+
+use super::config::Config;
+use super::output::Output;
+use super::site::Site;
+use crate::model::Clock;
+use crate::system::SystemClock;
+
+/// The collaborators of a command.
+#[derive(Debug)]
+pub struct Context {
+    /// The settings.
+    pub config: Config,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The terminal.
+    pub output: Output,
+}
+
+impl Context {
+    /// The real ones.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let output = Output::new(config.no_colour);
+        Self { config, clock: Arc::new(SystemClock), output }
+    }
+
+    /// Begins to log on stderr: warnings, and with RELAY_DEBUG=1 all of relay's own.
+    pub fn start_log(&self) {
+        let filter = if self.config.debug { "warn,relay=debug" } else { "warn" };
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new(filter))
+            .with_writer(std::io::stderr)
+            .with_ansi(!self.config.no_colour && std::io::stderr().is_terminal());
+        // Refused only where a log is there already, which is as good.
+        let _ = log.try_init();
+    }
+
+    /// The site this command speaks to; closed by [`Site::close`] when the command is done.
+    ///
+    /// # Errors
+    /// When there is none, or it is another version.
+    pub async fn site(&self) -> anyhow::Result<Site> {
+        Site::reach(self).await
+    }
+
+    /// This machine's name, as projects and workers know it.
+    #[must_use]
+    pub fn host(&self) -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+}

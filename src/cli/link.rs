@@ -1,0 +1,142 @@
+//! `relay link`: a repository of a forge or of this disk becomes a project.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::context::Context;
+use super::error::Failure;
+use super::exit::Exit;
+use crate::api::LinkProject;
+use crate::model::{ForgeKind, RepoName};
+
+/// Options of `relay link`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  relay link acme/shop        a repository on GitHub\n  \
+                        relay link .                the repository in this folder")]
+pub struct Options {
+    /// OWNER/REPO on GitHub, or the path of a repository on this disk
+    repository: String,
+    /// What a repository on this disk is called: local/NAME (default: its folder's name)
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the project as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the person meant.
+#[derive(Debug, PartialEq, Eq)]
+enum Target {
+    Github(RepoName),
+    Folder(PathBuf),
+}
+
+impl Options {
+    /// Links it and prints the project's slug.
+    ///
+    /// # Errors
+    /// When it is no repository, or cannot be seen with this machine's login.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let request = self.request(context)?;
+        let site = context.site().await?;
+        let linked = site.link(&request).await;
+        site.close().await;
+        let project = linked?;
+        if self.json {
+            context.output.json(&project)?;
+        } else {
+            context.output.line(project.slug.to_string())?;
+            context.output.note(format!(
+                "next: relay task create --repo {} --lane claude --title \"…\"",
+                project.slug
+            ));
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn request(&self, context: &Context) -> anyhow::Result<LinkProject> {
+        let host = context.host();
+        match self.target()? {
+            Target::Github(slug) => {
+                if self.name.is_some() {
+                    let failure =
+                        Failure::new(Exit::Usage, "--name is for a repository on this disk");
+                    return Err(failure.into());
+                }
+                Ok(LinkProject { forge: ForgeKind::Github, slug, path: None, host })
+            }
+            Target::Folder(path) => {
+                let slug = local_slug(&path, self.name.as_deref())?;
+                let path = path.to_str().map(str::to_owned).ok_or_else(|| {
+                    Failure::new(Exit::Usage, format!("`{}` is not UTF-8", path.display()))
+                })?;
+                Ok(LinkProject { forge: ForgeKind::Local, slug, path: Some(path), host })
+            }
+        }
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        let text = self.repository.as_str();
+        let path = Path::new(text);
+        let path_like = path.is_absolute() || text.starts_with('.') || !text.contains('/');
+        match text.parse::<RepoName>() {
+            Ok(slug) if !path_like && !path.is_dir() => Ok(Target::Github(slug)),
+            Ok(_) if !path_like => Err(Failure::new(
+                Exit::Usage,
+                format!("`{text}` is a folder here and could be a repository on GitHub"),
+            )
+            .hint(format!("for the folder: relay link ./{text}"))),
+            _ => path.canonicalize().map(Target::Folder).map_err(|error| {
+                Failure::new(Exit::NotFound, format!("`{text}`: {error}")).hint(
+                    "give OWNER/REPO for a repository on GitHub, or the path of one on this disk",
+                )
+            }),
+        }
+    }
+}
+
+/// `local/<name>`, after the folder where no name is given.
+fn local_slug(path: &Path, name: Option<&str>) -> Result<RepoName, Failure> {
+    let folder = || {
+        let file = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        file.strip_suffix(".git").map(str::to_owned).unwrap_or(file)
+    };
+    let name = name.map_or_else(folder, str::to_owned);
+    format!("local/{name}").parse().map_err(|_| {
+        Failure::new(Exit::Usage, format!("`{name}` cannot be a project's name"))
+            .hint(format!("relay link {} --name NAME", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(repository: &str) -> Options {
+        Options { repository: repository.to_owned(), name: None, json: false }
+    }
+
+    #[test]
+    fn a_name_is_githubs_and_a_path_is_this_disks() {
+        let github = Target::Github("acme/shop".parse().expect("valid"));
+        assert_eq!(options("acme/shop").target(), Ok(github));
+        let here = Path::new(".").canonicalize().expect("the working directory");
+        assert_eq!(options(".").target(), Ok(Target::Folder(here.clone())));
+        assert_eq!(options(&here.display().to_string()).target(), Ok(Target::Folder(here)));
+        // Unit tests run in the package's folder.
+        assert!(options("src/cli").target().is_err_and(|f| f.to_string().contains("is a folder")));
+        assert!(options("./nowhere").target().is_err());
+        assert!(options("nowhere").target().is_err());
+    }
+
+    #[test]
+    fn a_local_project_is_called_like_its_folder() {
+        let slug = |path: &str, name| local_slug(Path::new(path), name).map(|s| s.to_string());
+        assert_eq!(slug("/srv/shop", None), Ok("local/shop".to_owned()));
+        assert_eq!(slug("/srv/shop.git", None), Ok("local/shop".to_owned()));
+        assert_eq!(slug("/srv/x", Some("y")), Ok("local/y".to_owned()));
+        assert!(slug("/srv/a b", None).is_err());
+        assert!(slug("/", None).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! `relay prefer`: settings kept on the site; the narrowest scope wins.
+
+use clap::{Args, ValueEnum};
+
+use super::context::Context;
+use super::error::{Failure, fail};
+use super::exit::Exit;
+use super::table::Table;
+use crate::api::{PreferRequest, Preferences};
+use crate::model::{PreferenceKey, Scope};
+
+/// Options of `relay prefer`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  relay prefer                                                   list\n  \
+    relay prefer lane.labels gpu --scope project --scope-id acme/shop\n  \
+    relay prefer lane.labels gpu --scope project-lane --scope-id acme/shop:claude\n  \
+    relay prefer lane.labels --unset                               take the global one away"
+)]
+pub struct Options {
+    /// What to set: lane.labels (comma-separated labels a worker must have)
+    key: Option<PreferenceKey>,
+    /// To what
+    #[arg(requires = "key", conflicts_with = "unset")]
+    value: Option<String>,
+    /// Take the preference away
+    #[arg(long, requires = "key")]
+    unset: bool,
+    /// For whom it holds; narrower beats wider
+    #[arg(long, value_enum, default_value_t = Width::Global)]
+    scope: Width,
+    /// Which lane (claude), project (acme/shop) or both (acme/shop:claude)
+    #[arg(long)]
+    scope_id: Option<String>,
+    /// Print all preferences as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The kinds of scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Width {
+    /// Everywhere
+    Global,
+    /// One lane, in every project
+    Lane,
+    /// One project, every lane
+    Project,
+    /// One lane of one project
+    ProjectLane,
+}
+
+impl Options {
+    /// Sets, unsets or lists.
+    ///
+    /// # Errors
+    /// When the scope or the value is not valid.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let request = self.request(context)?;
+        let site = context.site().await?;
+        let answer = match &request {
+            Some(request) => site.prefer(request).await,
+            None => site.preferences().await,
+        };
+        site.close().await;
+        let preferences = answer?;
+        if self.json {
+            context.output.json(&Preferences { preferences })?;
+            return Ok(Exit::Ok);
+        }
+        let mut table = Table::new(["KEY", "SCOPE", "VALUE"]);
+        for p in &preferences {
+            table.row([p.key.as_str().into(), shown(&p.scope).into(), (&p.value).into()]);
+        }
+        if table.is_empty() {
+            context.output.note("no preferences");
+        } else {
+            context.output.text(&table.show(context.output))?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn request(&self, context: &Context) -> anyhow::Result<Option<PreferRequest>> {
+        let Some(key) = self.key else { return Ok(None) };
+        if self.value.is_none() && !self.unset {
+            return fail(Exit::Usage, format!("give `{}` a value, or --unset", key.as_str()));
+        }
+        let scope = scope(self.scope, self.scope_id.as_deref())?;
+        let (value, by) = (self.value.clone(), context.config.user.clone());
+        Ok(Some(PreferRequest { key, scope, value, by }))
+    }
+}
+
+fn scope(width: Width, id: Option<&str>) -> anyhow::Result<Scope> {
+    let needs = |example: &str| {
+        Failure::new(Exit::Usage, "this scope needs an id").hint(format!("--scope-id {example}"))
+    };
+    Ok(match (width, id) {
+        (Width::Global, None) => Scope::Global,
+        (Width::Global, Some(_)) => {
+            return fail(Exit::Usage, "--scope-id goes with --scope lane, project or project-lane");
+        }
+        (Width::Lane, id) => Scope::Lane { lane: id.ok_or_else(|| needs("claude"))?.parse()? },
+        (Width::Project, id) => {
+            Scope::Project { slug: id.ok_or_else(|| needs("acme/shop"))?.parse()? }
+        }
+        (Width::ProjectLane, id) => {
+            let (slug, lane) =
+                id.and_then(|id| id.split_once(':')).ok_or_else(|| needs("acme/shop:claude"))?;
+            Scope::ProjectLane { slug: slug.parse()?, lane: lane.parse()? }
+        }
+    })
+}
+
+fn shown(scope: &Scope) -> String {
+    match scope {
+        Scope::Global => "global".to_owned(),
+        Scope::Lane { lane } => format!("lane {lane}"),
+        Scope::Project { slug } => format!("project {slug}"),
+        Scope::ProjectLane { slug, lane } => format!("project {slug}, lane {lane}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_read_with_their_ids() {
+        let read = |width, id| scope(width, id).map(|s| shown(&s)).map_err(|e| e.to_string());
+        assert_eq!(read(Width::Global, None), Ok("global".to_owned()));
+        assert_eq!(read(Width::Lane, Some("process:edit")), Ok("lane process:edit".to_owned()));
+        assert_eq!(
+            read(Width::ProjectLane, Some("acme/shop:process:edit")),
+            Ok("project acme/shop, lane process:edit".to_owned())
+        );
+        assert_eq!(read(Width::Project, None), Err("this scope needs an id".to_owned()));
+        assert!(read(Width::Global, Some("acme/shop")).is_err());
+        assert!(read(Width::Lane, Some("No")).is_err());
+    }
+}

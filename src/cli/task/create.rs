@@ -1,0 +1,90 @@
+//! `relay task create`: a task from an issue, or from a title where there is no issue.
+
+use clap::Args;
+
+use super::super::context::Context;
+use super::super::error::Failure;
+use super::super::exit::Exit;
+use crate::api::CreateTask;
+use crate::model::{LaneName, RepoName};
+
+/// Options of `relay task create`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  relay task create --repo acme/shop --lane claude --issue 12\n  \
+    relay task create --repo local/shop --lane claude --title \"Say hello\" --body \"In README.md\""
+)]
+pub struct Options {
+    /// The project's slug, as `relay link` printed it
+    #[arg(long, value_name = "SLUG")]
+    repo: RepoName,
+    /// Who does it: claude, or process:NAME
+    #[arg(long)]
+    lane: LaneName,
+    /// The number of an issue on GitHub
+    #[arg(long, value_name = "N", required_unless_present = "title", conflicts_with = "title")]
+    issue: Option<u64>,
+    /// What is to be done, in one line
+    #[arg(long)]
+    title: Option<String>,
+    /// More about it
+    #[arg(long, requires = "title")]
+    body: Option<String>,
+    /// Print the task as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Options {
+    /// Makes the task and prints its id.
+    ///
+    /// # Errors
+    /// When the project, the issue or the lane is not there.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        check_lane(context, &self.lane)?;
+        let request = CreateTask {
+            slug: self.repo,
+            lane: self.lane,
+            issue: self.issue,
+            title: self.title,
+            body: self.body,
+            asked_by: context.config.user.clone(),
+        };
+        let site = context.site().await?;
+        let answer = site.create_task(&request).await;
+        site.close().await;
+        let task = answer?;
+        if self.json {
+            context.output.json(&task)?;
+        } else {
+            context.output.line(task.id.to_string())?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// A task of a lane that nobody can ever serve would wait for ever, so it is refused here, where
+/// the person still looks.
+fn check_lane(context: &Context, lane: &LaneName) -> Result<(), Failure> {
+    let Some(name) = lane.process_name() else {
+        return if lane.as_str() == "claude" { Ok(()) } else { Err(unknown_lane(lane)) };
+    };
+    // A site elsewhere has workers elsewhere, whose lanes are configured there.
+    if context.config.site.is_some() {
+        return Ok(());
+    }
+    let path = context.config.lanes_folder().join(format!("{name}.json"));
+    let bytes = std::fs::read(&path).map_err(|error| {
+        let message = format!("there is no lane `{lane}`: {}: {error}", path.display());
+        Failure::new(Exit::NotFound, message).hint("relay lane ls")
+    })?;
+    relay_lanes::process::parse_config(&bytes).map(drop).map_err(|error| {
+        Failure::new(Exit::Usage, format!("the lane `{lane}`: {}: {error}", path.display()))
+            .hint("{\"command\": \"/absolute/program\", \"args\": [], \"env\": []} is a whole one")
+    })
+}
+
+fn unknown_lane(lane: &LaneName) -> Failure {
+    Failure::new(Exit::NotFound, format!("there is no lane `{lane}`"))
+        .hint("relay lane ls (this version has `claude` and `process:NAME`)")
+}

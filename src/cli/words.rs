@@ -1,0 +1,137 @@
+//! Sentences a person reads about a task, each in one place.
+
+use std::time::Duration;
+
+use super::output::Tone;
+use super::time::{ago, date, span};
+use crate::model::{TaskState, Timestamp, Usage, WaitReason};
+
+/// How a state looks.
+#[must_use]
+pub const fn tone(state: TaskState) -> Tone {
+    match state {
+        TaskState::Queued | TaskState::Claimed | TaskState::Running => Tone::Busy,
+        TaskState::Review | TaskState::Done => Tone::Good,
+        TaskState::Parked => Tone::Warn,
+        TaskState::Failed => Tone::Bad,
+        TaskState::Cancelled => Tone::Faint,
+    }
+}
+
+/// Why a task waits, and what to do about it.
+#[must_use]
+pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
+    match why {
+        WaitReason::NoWorker => "no worker is there: start one with `relay work`".to_owned(),
+        WaitReason::NoLane { lane } => {
+            format!("no worker serves the lane {lane}: `relay lane ls` on a worker says why")
+        }
+        WaitReason::NoLabel { missing } => {
+            let missing: Vec<&str> = missing.iter().map(|l| l.as_str()).collect();
+            format!(
+                "no worker of the lane has the label {}: `relay work --labels …`, or `relay prefer` \
+                 to require less",
+                missing.join(", ")
+            )
+        }
+        WaitReason::OtherHost { host } => {
+            format!("the repository is on {host}: only a worker there can take it")
+        }
+        WaitReason::NoForgeLogin { forge } => {
+            format!("no worker of the lane is logged in to {forge}: `gh auth login` there")
+        }
+        WaitReason::Busy => "every worker that could take it is busy, or about to ask".to_owned(),
+        WaitReason::Parked { until } => {
+            format!("parked until {} ({})", date(*until), ago(now, *until))
+        }
+    }
+}
+
+/// What a person may want to do next.
+#[must_use]
+pub fn next(state: TaskState, id: &str) -> Option<String> {
+    match state {
+        TaskState::Running | TaskState::Claimed => {
+            Some(format!("relay task log {} --follow", quoted(id)))
+        }
+        TaskState::Failed | TaskState::Cancelled => {
+            Some(format!("relay task retry {}", quoted(id)))
+        }
+        TaskState::Queued | TaskState::Parked | TaskState::Review | TaskState::Done => None,
+    }
+}
+
+/// What a run cost. Parts that were not reported are not there; nothing at all says so.
+#[must_use]
+pub fn usage(usage: &Usage) -> String {
+    let mut parts = Vec::new();
+    let mut part = |value: Option<u64>, word: &str| {
+        if let Some(n) = value {
+            parts.push(format!("{} {word}", grouped(n)));
+        }
+    };
+    part(usage.input_tokens, "tokens in");
+    part(usage.cache_read_tokens, "from cache");
+    part(usage.cache_write_tokens, "to cache");
+    part(usage.output_tokens, "out");
+    part(usage.model_calls, "model calls");
+    part(usage.turns, "turns");
+    if let Some(cost) = usage.cost_usd {
+        parts.push(format!("${cost:.2} at list price"));
+    }
+    if let Some(model) = &usage.model {
+        parts.push(model.clone());
+    }
+    if !usage.is_reported() {
+        parts.insert(0, "not reported".to_owned());
+    }
+    if let Some(ms) = usage.duration_ms {
+        parts.push(span(Duration::from_millis(ms)));
+    }
+    parts.join(", ")
+}
+
+/// An id as it can be pasted into a shell, where `#` may begin a comment.
+fn quoted(id: &str) -> String {
+    format!("'{id}'")
+}
+
+/// `12,345`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_reported_is_not_zero() {
+        let silent = Usage { duration_ms: Some(1_500), ..Usage::default() };
+        assert_eq!(usage(&silent), "not reported, 1s");
+        let told = Usage {
+            model: Some("opus".to_owned()),
+            input_tokens: Some(12_345),
+            output_tokens: Some(0),
+            cost_usd: Some(0.4251),
+            ..Usage::default()
+        };
+        assert_eq!(usage(&told), "12,345 tokens in, 0 out, $0.43 at list price, opus");
+    }
+
+    #[test]
+    fn waiting_names_what_is_missing() {
+        let missing = WaitReason::NoLabel { missing: vec!["gpu".parse().expect("valid")] };
+        assert!(waiting(&missing, Timestamp(0)).contains("label gpu"));
+        let parked = WaitReason::Parked { until: Timestamp(60_000) };
+        assert_eq!(waiting(&parked, Timestamp(0)), "parked until 1970-01-01 00:01:00 UTC (in 1m)");
+    }
+}
