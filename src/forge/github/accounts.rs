@@ -1,0 +1,88 @@
+//! The logins of one process: one [`GitHub`] per API, so that cool-downs and ETags are shared.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use super::{GitHub, GitHubConfig, TIME_OUT};
+use crate::forge::ForgeError;
+use crate::model::{Clock, ForgeProblem, Secret};
+
+/// Where tokens come from.
+#[async_trait]
+pub trait Source: Send + Sync + fmt::Debug {
+    /// The token for a forge's host (`github.com`), where there is one.
+    async fn token(&self, host: &str) -> Option<Secret>;
+}
+
+/// One connection per API base.
+#[derive(Debug)]
+pub struct Accounts {
+    source: Arc<dyn Source>,
+    clock: Arc<dyn Clock>,
+    open: Mutex<HashMap<String, Arc<GitHub>>>,
+}
+
+impl Accounts {
+    /// Nothing is asked before the first [`Accounts::at`].
+    #[must_use]
+    pub fn new(source: Arc<dyn Source>, clock: Arc<dyn Clock>) -> Self {
+        Self { source, clock, open: Mutex::default() }
+    }
+
+    /// The connection to `api_base`, with a token asked for once.
+    ///
+    /// # Errors
+    /// `Unauthorized` where no token is to be had.
+    pub async fn at(&self, api_base: &str) -> Result<Arc<GitHub>, ForgeError> {
+        let mut open = self.open.lock().await;
+        if let Some(there) = open.get(api_base) {
+            return Ok(there.clone());
+        }
+        let host = host_of(api_base);
+        let token = self.source.token(&host).await.ok_or_else(|| ForgeError::Refused {
+            why: ForgeProblem::Unauthorized,
+            text: format!("{host}: no login"),
+        })?;
+        let made = Arc::new(GitHub::new(GitHubConfig {
+            api_base: api_base.to_owned(),
+            token,
+            clock: self.clock.clone(),
+            time_out: TIME_OUT,
+        })?);
+        open.insert(api_base.to_owned(), made.clone());
+        Ok(made)
+    }
+
+    /// Forgets the connection after `Unauthorized`: the person may have logged in anew.
+    pub async fn forget(&self, api_base: &str) {
+        self.open.lock().await.remove(api_base);
+    }
+}
+
+/// The forge's host as people and `gh` name it: `github.com` for the public API.
+#[must_use]
+pub fn host_of(api_base: &str) -> String {
+    let rest = api_base.split_once("://").map_or(api_base, |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or(rest);
+    if host == "api.github.com" { "github.com".to_owned() } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_as_gh_names_it() {
+        for (base, host) in [
+            ("https://api.github.com", "github.com"),
+            ("https://ghe.example/api/v3", "ghe.example"),
+            ("http://127.0.0.1:4800", "127.0.0.1:4800"),
+        ] {
+            assert_eq!(host_of(base), host);
+        }
+    }
+}
