@@ -5,6 +5,7 @@
 mod completions;
 mod config;
 mod context;
+mod doctor;
 mod error;
 mod exit;
 mod link;
@@ -42,6 +43,8 @@ enum Command {
     Link(link::Options),
     /// Make, list, show and end tasks
     Task(task::Options),
+    /// Check this machine: logins, programs, the box, the disk
+    Doctor(doctor::Options),
     /// Show, set and unset preferences
     Prefer(prefer::Options),
     /// Print a shell's completion script
@@ -79,6 +82,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         match command {
             Command::Link(options) => options.run(&context).await,
             Command::Task(options) => options.run(&context).await,
+            Command::Doctor(options) => options.run(&context).await,
             Command::Prefer(options) => options.run(&context).await,
             Command::Completions(options) => options.run(),
         }

@@ -3,5 +3,6 @@
 // Tells clippy that helpers here are tests too: they may unwrap and print.
 #![cfg(test)]
 
+mod cli;
 mod support;
 mod tidy;

@@ -1,0 +1,71 @@
+//! The programs relay calls.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::context::Context;
+use super::Check;
+use crate::process::{self, Limits, Program};
+
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(15), stdout: 64 * 1024, stderr: 8 * 1024 };
+
+/// The oldest git that takes settings from its environment (`GIT_CONFIG_COUNT`, 2.31), which is
+/// how it is given a token.
+const OLDEST_GIT: (u32, u32) = (2, 31);
+
+/// Whether git is there and new enough.
+pub async fn git(context: &Context) -> Check {
+    let mend = "install git 2.31 or newer";
+    let Some(path) = context.config.program("git") else {
+        return Check::fail("git", "not on PATH", mend);
+    };
+    let said = match said(context, &path, &["--version"]).await {
+        Ok(said) => said,
+        Err(error) => return Check::fail("git", error, mend),
+    };
+    match version(&said) {
+        Some(found) if found >= OLDEST_GIT => Check::ok("git", said),
+        Some(_) => Check::fail("git", format!("{said} is too old"), mend),
+        None => Check::fail("git", format!("said `{said}` for its version"), mend),
+    }
+}
+
+/// What a trusted program prints, on one line; its exit code must be 0.
+pub async fn said(context: &Context, path: &Path, args: &[&str]) -> Result<String, String> {
+    let keep = |name: &str| {
+        let value = context.config.environment.get(&OsString::from(name))?;
+        Some((name.into(), value.clone()))
+    };
+    let program = Program {
+        path: path.to_owned(),
+        args: args.iter().map(OsString::from).collect(),
+        env: ["PATH", "HOME"].into_iter().filter_map(keep).collect(),
+        cwd: "/".into(),
+        stdin: Vec::new(),
+    };
+    let output = process::run(&program, &LIMITS).await.map_err(|e| e.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.code == Some(0) { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// `git version 2.47.3 (Apple Git-154)` is (2, 47).
+fn version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("git version ")?.split(['.', ' ']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_git_are_read() {
+        assert_eq!(version("git version 2.47.3"), Some((2, 47)));
+        assert_eq!(version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
+        assert_eq!(version("git version 3.0.rc1"), Some((3, 0)));
+        assert_eq!(version("gitoxide 1.0"), None);
+        assert!(Some((2, 30)) < Some(OLDEST_GIT));
+    }
+}
