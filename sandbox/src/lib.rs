@@ -1,1 +1,8 @@
-//! placeholder
+//! What confines a lane, as values: the environment it is given, the wall around it, the
+//! settings document of its vendor. Nothing here spawns or touches a disk.
+
+mod env;
+mod wrap;
+
+pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
+pub use wrap::{Confinement, Tools, choose, wrap};
