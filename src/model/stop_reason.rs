@@ -77,6 +77,8 @@ pub enum RepoProblem {
     Unreachable,
     /// It does not exist, or this login cannot see it.
     NotFound,
+    /// The login is missing, wrong, or may not read it.
+    NoAccess,
     /// It has no commit.
     Empty,
     /// The checkout failed on this disk.
