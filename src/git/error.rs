@@ -1,0 +1,227 @@
+//! What can go wrong with a repository, and how git's own words are understood.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::model::RepoProblem;
+use crate::process::{Output, ProcessError};
+
+/// How much of git's own text goes into an error, in bytes.
+const TEXT: usize = 2_000;
+
+/// Why the worker's git work failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// The repository cannot be worked on.
+    #[error("{text}")]
+    Repo {
+        /// Which of the known problems it is.
+        why: RepoProblem,
+        /// What git said, or what relay found.
+        text: String,
+    },
+    /// git ended with an error that none of the known problems explains.
+    #[error("git {command} failed: {text}")]
+    Failed {
+        /// git's subcommand.
+        command: &'static str,
+        /// What git said.
+        text: String,
+    },
+    /// git could not be run to its end.
+    #[error("git {command}: {source}")]
+    Process {
+        /// git's subcommand.
+        command: &'static str,
+        /// Why not.
+        source: ProcessError,
+    },
+    /// The remote's address is not one relay talks to.
+    #[error("cannot use the remote `{url}`: {why}")]
+    BadRemote {
+        /// The address, without a login.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A text that cannot be a branch's name.
+    #[error("`{0}` cannot be the name of a branch")]
+    BadBranch(String),
+    /// The remote has commits, and no branch that it calls its default.
+    #[error("the repository has no default branch: its HEAD is on no branch")]
+    NoDefaultBranch,
+    /// The repository has no branch of this name.
+    #[error("the repository has no branch `{0}`")]
+    NoBranch(String),
+    /// A folder or file of relay's own refused.
+    #[error("{}: {source}", path.display())]
+    Disk {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// libgit2 could not read or write one of relay's own repositories.
+    #[error("reading relay's own repository: {}", .0.message())]
+    Objects(#[from] git2::Error),
+}
+
+impl GitError {
+    /// The problem a run that met this error is reported with.
+    #[must_use]
+    pub fn problem(&self) -> RepoProblem {
+        match self {
+            Self::Repo { why, .. } => *why,
+            Self::Process { source: ProcessError::TimedOut { .. }, .. } => RepoProblem::Unreachable,
+            Self::Disk { .. } => RepoProblem::Disk,
+            Self::BadRemote { .. } | Self::NoBranch(_) | Self::NoDefaultBranch => {
+                RepoProblem::NotFound
+            }
+            Self::Failed { .. } | Self::Process { .. } | Self::BadBranch(_) | Self::Objects(_) => {
+                RepoProblem::CheckoutFailed
+            }
+        }
+    }
+
+    /// For `map_err` on a call of the file system.
+    pub(super) fn disk(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        move |source| Self::Disk { path: path.to_owned(), source }
+    }
+
+    /// What a command that ended with an error meant.
+    pub(super) fn told(command: &'static str, output: &Output) -> Self {
+        let text = text_of(output);
+        match problem_in(&text) {
+            Some(why) => Self::Repo { why, text },
+            None => Self::Failed { command, text },
+        }
+    }
+}
+
+/// The end of what git wrote to standard error, as one printable text.
+pub(super) fn text_of(output: &Output) -> String {
+    let all = String::from_utf8_lossy(&output.stderr);
+    let clean: String =
+        all.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    let lines: Vec<&str> = clean.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let text = lines.join("\n");
+    if text.is_empty() {
+        return match (output.code, output.signal) {
+            (_, Some(signal)) => format!("it was ended by signal {signal}"),
+            (code, None) => format!("it said nothing and ended with {}", code.unwrap_or(-1)),
+        };
+    }
+    let start = text.len().saturating_sub(TEXT);
+    let start = (start..text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(0);
+    text[start..].to_owned()
+}
+
+/// Which known problem git's text tells of. The words are those of git and of GitHub under
+/// `LC_ALL=C`; the first that matches wins, so the sure ones stand first.
+pub(super) fn problem_in(text: &str) -> Option<RepoProblem> {
+    let text = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if says(&["no space left on device", "read-only file system", "disk quota exceeded"]) {
+        Some(RepoProblem::Disk)
+    } else if says(&[
+        "authentication failed",
+        "could not read username",
+        "could not read password",
+        "invalid username or",
+        "returned error: 401",
+        "returned error: 403",
+        "access denied",
+        "permission denied",
+        "dubious ownership",
+    ]) {
+        Some(RepoProblem::NoAccess)
+    } else if says(&[
+        "repository not found",
+        "' not found",
+        "does not appear to be a git repository",
+        "returned error: 404",
+        // A repository that was renamed answers with a redirection, which relay does not follow.
+        "returned error: 301",
+        "returned error: 302",
+        "returned error: 307",
+        "returned error: 308",
+    ]) {
+        Some(RepoProblem::NotFound)
+    } else if says(&[
+        "could not resolve host",
+        "could not resolve proxy",
+        "failed to connect",
+        "couldn't connect",
+        "connection refused",
+        "connection reset",
+        "connection timed out",
+        "operation timed out",
+        "operation too slow",
+        "network is unreachable",
+        "empty reply from server",
+        "returned error: 429",
+        "returned error: 5",
+        "rpc failed",
+        "early eof",
+        "unexpected disconnect",
+        "hung up unexpectedly",
+        "ssl:",
+        "ssl_",
+        "ssl certificate",
+        "certificate verif",
+        "gnutls",
+    ]) {
+        Some(RepoProblem::Unreachable)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(stderr: &str) -> GitError {
+        let stderr = stderr.as_bytes().to_vec();
+        GitError::told(
+            "fetch",
+            &Output { code: Some(128), signal: None, stdout: Vec::new(), stderr },
+        )
+    }
+
+    #[test]
+    fn the_ways_a_fetch_fails_are_told_apart() {
+        for (stderr, why) in [
+            ("fatal: repository 'http://127.0.0.1:1/a/b.git/' not found", RepoProblem::NotFound),
+            (
+                "fatal: '/srv/x' does not appear to be a git repository\nfatal: Could not read from remote repository.",
+                RepoProblem::NotFound,
+            ),
+            (
+                "fatal: could not read Username for 'http://127.0.0.1:1': terminal prompts disabled",
+                RepoProblem::NoAccess,
+            ),
+            (
+                "fatal: unable to access 'https://h/': The requested URL returned error: 403",
+                RepoProblem::NoAccess,
+            ),
+            (
+                "fatal: unable to access 'http://127.0.0.1:1/': Failed to connect to 127.0.0.1 port 1 after 0 ms: Couldn't connect to server",
+                RepoProblem::Unreachable,
+            ),
+            ("error: RPC failed; curl 56\nfatal: early EOF", RepoProblem::Unreachable),
+            ("fatal: write error: No space left on device", RepoProblem::Disk),
+        ] {
+            assert_eq!(told(stderr).problem(), why, "{stderr}");
+        }
+        assert!(matches!(told("fatal: bad object HEAD"), GitError::Failed { .. }));
+    }
+
+    #[test]
+    fn a_text_is_short_and_printable() {
+        let long = format!("{}\r\u{1b}[31mfatal: é", "é\n".repeat(4_000));
+        let text = told(&long).to_string();
+        assert!(text.len() < TEXT + 100 && !text.contains('\u{1b}') && text.ends_with("fatal: é"));
+        assert!(told("").to_string().contains("said nothing"));
+    }
+}

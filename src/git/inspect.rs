@@ -1,0 +1,112 @@
+//! A look at a copy before git sees it: what lies there that must not be committed, or must not
+//! even be looked at by git. No link is followed and no file is opened.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::GitError;
+use super::tree_rules::HOST_FILE_LIMIT;
+use crate::model::RepoProblem;
+
+/// So many findings are kept; a copy with more is refused with one of these all the same, unless
+/// the repository ignores them.
+const FINDINGS: usize = 10_000;
+
+/// Something in a copy that stands in the way, unless the repository ignores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub why: RepoProblem,
+    /// Relative to the copy: of a nested repository its folder, else the thing itself.
+    pub path: PathBuf,
+}
+
+/// Walks the copy at `dir`.
+pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
+    let kind = fs::symlink_metadata(dir).map_err(GitError::disk(dir))?.file_type();
+    if !kind.is_dir() {
+        return Ok(vec![Finding { why: RepoProblem::SpecialFile, path: PathBuf::new() }]);
+    }
+    let mut findings = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let here = dir.join(&folder);
+        for entry in fs::read_dir(&here).map_err(GitError::disk(&here))? {
+            let entry = entry.map_err(GitError::disk(&here))?;
+            let (name, path) = (entry.file_name(), folder.join(entry.file_name()));
+            let kind = entry.file_type().map_err(GitError::disk(&here))?;
+            let at_top = folder.as_os_str().is_empty();
+            let why = if names_git(&name) {
+                // The lane's own `.git`: never opened, never committed.
+                if at_top && name == ".git" {
+                    continue;
+                }
+                RepoProblem::NestedGit
+            } else if kind.is_dir() {
+                folders.push(path);
+                continue;
+            } else if kind.is_symlink() {
+                continue;
+            } else if !kind.is_file() {
+                RepoProblem::SpecialFile
+            } else if entry.metadata().is_ok_and(|file| file.len() > HOST_FILE_LIMIT) {
+                RepoProblem::FileTooLarge
+            } else {
+                continue;
+            };
+            let is_nested = why == RepoProblem::NestedGit && !at_top;
+            let path = if is_nested { folder.clone() } else { path };
+            findings.push(Finding { why, path });
+            if findings.len() >= FINDINGS {
+                return Ok(findings);
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// Whether some file system takes `name` for `.git`.
+pub(super) fn names_git(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.eq_ignore_ascii_case(b".git") || name.eq_ignore_ascii_case(b"git~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_looked_at_without_following_a_link() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        for folder in [".git", "a/b/.GIT", "c", "d"] {
+            fs::create_dir_all(at(folder)).expect("made");
+        }
+        fs::write(at("c/.git"), "gitdir: /elsewhere").expect("written");
+        std::os::unix::fs::symlink("/", at("d/root")).expect("linked");
+        let large = fs::File::create(at("d/large")).expect("made");
+        large.set_len(HOST_FILE_LIMIT + 1).expect("sparse");
+        let _socket = std::os::unix::net::UnixListener::bind(at("d/socket")).expect("bound");
+        let mut found = inspect(dir.path()).expect("readable");
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        let found: Vec<_> = found.iter().map(|f| (f.why, f.path.to_str().unwrap_or(""))).collect();
+        assert_eq!(
+            found,
+            [
+                (RepoProblem::NestedGit, "a/b"),
+                (RepoProblem::NestedGit, "c"),
+                (RepoProblem::FileTooLarge, "d/large"),
+                (RepoProblem::SpecialFile, "d/socket"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_copy_that_became_a_link_is_refused() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let link = dir.path().join("copy");
+        std::os::unix::fs::symlink("/", &link).expect("linked");
+        assert_eq!(inspect(&link).expect("looked at")[0].why, RepoProblem::SpecialFile);
+    }
+}

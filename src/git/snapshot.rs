@@ -1,0 +1,240 @@
+//! One commit of what a lane left behind, made from the worker's own repository with the
+//! worker's own index.
+//!
+//! The index is a copy of the one the files were checked out with. A fresh one would take
+//! committed CRLF files for changes nobody made, and would read every file.
+//!
+//! What git writes goes to the copy's own folder. Only a snapshot that breaks no rule is packed
+//! into the mirror and held there by a ref, so a refused one is gone with the copy and never
+//! shows up in another run's copy; and runs side by side write into nothing they share.
+
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+
+use super::checkout::{Copy, INDEX};
+use super::inspect::{Finding, inspect};
+use super::isolation::{Command, joined};
+use super::mirror::{Mirror, blocking};
+use super::tree_rules::broken_rule;
+use super::{Commit, GitError, Identity, error, open};
+use crate::model::{RepoProblem, Timestamp};
+
+/// What a snapshot is to be made with.
+#[derive(Clone, Debug)]
+pub struct SnapshotRequest<'a> {
+    /// Author and committer.
+    pub identity: &'a Identity,
+    /// The commit's message; made printable and never empty.
+    pub message: &'a str,
+    /// The commit's time, in whole seconds, as UTC.
+    pub at: Timestamp,
+    /// Whether files under `.github/workflows` may change.
+    pub allow_workflows: bool,
+}
+
+/// What became of what the lane left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Snapshot {
+    /// A commit on top of the copy's base, now held by the mirror.
+    Commit {
+        /// Its id.
+        commit: Commit,
+        /// Its tree, in hex.
+        tree: String,
+    },
+    /// The copy is as it was checked out.
+    NoChanges,
+    /// Something in the copy must not be committed.
+    Refused {
+        /// By which rule.
+        why: RepoProblem,
+        /// What breaks it, relative to the copy.
+        path: String,
+    },
+}
+
+const SNAPSHOT_INDEX: &str = "index.snapshot";
+
+impl Mirror {
+    /// Commits what is in `copy`. The lane must be dead: what it changes meanwhile may be
+    /// committed unchecked. Can be called again.
+    ///
+    /// # Errors
+    /// Where git or the disk refuses. A file the lane made unreadable is such a case.
+    pub async fn snapshot(
+        &self,
+        copy: &Copy,
+        request: &SnapshotRequest<'_>,
+    ) -> Result<Snapshot, GitError> {
+        let _lock = self.lock(false).await?;
+        let dir = copy.dir().to_owned();
+        let findings = blocking(copy.dir(), move || inspect(&dir)).await?;
+        if let Some(Finding { why, path }) = self.first_in_the_way(copy, findings).await? {
+            return Ok(Snapshot::Refused { why, path: path.to_string_lossy().into_owned() });
+        }
+        let tree = match self.write_tree(copy).await? {
+            Ok(tree) => tree,
+            Err(path) => return Ok(Snapshot::Refused { why: RepoProblem::NestedGit, path }),
+        };
+        let snapshot = self.commit(copy, request, &tree).await?;
+        if let Snapshot::Commit { commit, .. } = &snapshot {
+            self.keep(copy, commit).await?;
+        }
+        Ok(snapshot)
+    }
+
+    /// The first finding that the repository does not ignore. A nested repository is let be
+    /// where it is ignored (a package manager's folder) or is a submodule of the base: git is
+    /// told never to look into either.
+    async fn first_in_the_way(
+        &self,
+        copy: &Copy,
+        findings: Vec<Finding>,
+    ) -> Result<Option<Finding>, GitError> {
+        if findings.is_empty() {
+            return Ok(None);
+        }
+        let mut in_doubt = Vec::new();
+        {
+            let repo = open(&copy.folder)?;
+            let base = repo.find_commit(copy.base().oid()?)?.tree()?;
+            for finding in findings {
+                let known = base.get_path(&finding.path).ok().map(|entry| entry.kind());
+                match (finding.why, known) {
+                    // As old as the base: the rules on trees say whether it was changed.
+                    (RepoProblem::NestedGit, Some(Some(git2::ObjectType::Commit)))
+                    | (RepoProblem::FileTooLarge, Some(Some(git2::ObjectType::Blob))) => {}
+                    _ => in_doubt.push(finding),
+                }
+            }
+        }
+        in_doubt.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut ask = copy.git(INDEX, "check-ignore", ["-z", "--stdin"]);
+        for Finding { path, .. } in &in_doubt {
+            ask.stdin.extend_from_slice(path.as_os_str().as_bytes());
+            ask.stdin.push(0);
+        }
+        if in_doubt.is_empty() {
+            return Ok(None);
+        }
+        let output = self.git.try_run(ask).await?;
+        if !matches!(output.code, Some(0 | 1)) {
+            // git does not want to look at one of these paths at all.
+            return Ok(in_doubt.into_iter().next());
+        }
+        let ignored: Vec<PathBuf> = output
+            .stdout
+            .split(|&b| b == 0)
+            .map(|path| std::ffi::OsString::from_vec(path.to_vec()).into())
+            .collect();
+        Ok(in_doubt.into_iter().find(|finding| !ignored.contains(&finding.path)))
+    }
+
+    /// The tree of the copy as it is now, or the path git refuses to take in.
+    async fn write_tree(&self, copy: &Copy) -> Result<Result<git2::Oid, String>, GitError> {
+        let (from, to) = (copy.folder.join(INDEX), copy.folder.join(SNAPSHOT_INDEX));
+        fs::copy(&from, &to).map_err(GitError::disk(&to))?;
+        let added = self.git.try_run(copy.git(SNAPSHOT_INDEX, "add", ["--all"])).await?;
+        if added.code != Some(0) {
+            let text = error::text_of(&added);
+            let invalid = text.lines().find_map(|line| line.split_once("invalid path '"));
+            return match invalid.and_then(|(_, rest)| rest.split_once('\'')) {
+                Some((path, _)) => Ok(Err(path.to_owned())),
+                None => Err(GitError::told("add", &added)),
+            };
+        }
+        let none: [&str; 0] = [];
+        let tree = self.git.run(copy.git(SNAPSHOT_INDEX, "write-tree", none)).await?;
+        Ok(Ok(git2::Oid::from_str(String::from_utf8_lossy(&tree).trim())?))
+    }
+
+    async fn commit(
+        &self,
+        copy: &Copy,
+        request: &SnapshotRequest<'_>,
+        tree: &git2::Oid,
+    ) -> Result<Snapshot, GitError> {
+        let (folder, tree, base) = (copy.folder.clone(), *tree, copy.base().oid()?);
+        let allow_workflows = request.allow_workflows;
+        let (identity, at) = (request.identity.clone(), request.at);
+        let message = printable(request.message);
+        blocking(copy.dir(), move || {
+            let repo = open(&folder)?;
+            let base = repo.find_commit(base)?;
+            if base.tree_id() == tree {
+                return Ok(Snapshot::NoChanges);
+            }
+            let tree = repo.find_tree(tree)?;
+            if let Some((why, path)) = broken_rule(&repo, &base.tree()?, &tree, allow_workflows)? {
+                return Ok(Snapshot::Refused { why, path });
+            }
+            let by = signature(&identity, at)?;
+            let commit = repo.commit(None, &by, &by, &message, &tree, &[&base])?;
+            Ok(Snapshot::Commit { commit: commit.into(), tree: tree.id().to_string() })
+        })
+        .await
+    }
+
+    /// Packs an accepted commit into the mirror and holds it there by a ref.
+    async fn keep(&self, copy: &Copy, commit: &Commit) -> Result<(), GitError> {
+        let pack = self.paths.mirror.join("objects/pack/pack");
+        let mut command = Command::in_repo(&copy.folder, "pack-objects", ["--revs", "--quiet"]);
+        command.args.push(joined("", &pack));
+        command.stdin = format!("{commit}\n^{}\n", copy.base()).into_bytes();
+        self.git.run(command).await?;
+        let mirror = open(&self.paths.mirror)?;
+        mirror.reference(&kept(commit), commit.oid()?, true, "")?;
+        Ok(())
+    }
+
+    /// Lets go of a commit that [`Mirror::snapshot`] made, once it is pushed or of no use.
+    ///
+    /// # Errors
+    /// Where the mirror cannot be written.
+    pub fn forget(&self, commit: &Commit) -> Result<(), GitError> {
+        match open(&self.paths.mirror)?.find_reference(&kept(commit)) {
+            Ok(mut reference) => Ok(reference.delete()?),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The ref of the mirror that holds an accepted commit.
+pub(super) fn kept(commit: &Commit) -> String {
+    format!("refs/relay/kept/{commit}")
+}
+
+/// `identity` at a time, in UTC.
+pub(super) fn signature(
+    identity: &Identity,
+    at: Timestamp,
+) -> Result<git2::Signature<'static>, GitError> {
+    let time = git2::Time::new(at.0.div_euclid(1000), 0);
+    Ok(git2::Signature::new(&identity.name, &identity.email, &time)?)
+}
+
+/// A commit message without control characters, tidied as git does, and never empty.
+pub(super) fn printable(message: &str) -> String {
+    let clean: String = message
+        .replace("\r\n", "\n")
+        .chars()
+        .filter(|c| !c.is_control() || "\n\t".contains(*c))
+        .collect();
+    let tidy = git2::message_prettify(clean, None).unwrap_or_default();
+    if tidy.trim().is_empty() { "Changes by relay\n".to_owned() } else { tidy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_printable_and_never_empty() {
+        assert_eq!(printable("a\0b\u{1b}[1m\r\n\r\n\r\n\tc  \n\n"), "ab[1m\n\n\tc\n");
+        assert_eq!(printable(" \n\0"), "Changes by relay\n");
+        // A line that starts with `#` is text, not a comment.
+        assert_eq!(printable("# heading"), "# heading\n");
+    }
+}
