@@ -16,6 +16,7 @@ mod table;
 mod task;
 mod time;
 mod words;
+mod work;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Command {
     Link(link::Options),
     /// Make, list, show and end tasks
     Task(task::Options),
+    /// Do tasks on this machine
+    Work(work::Options),
     /// Check this machine: logins, programs, the box, the disk
     Doctor(doctor::Options),
     /// Show, set and unset preferences
@@ -82,6 +85,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         match command {
             Command::Link(options) => options.run(&context).await,
             Command::Task(options) => options.run(&context).await,
+            Command::Work(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,
             Command::Prefer(options) => options.run(&context).await,
             Command::Completions(options) => options.run(),

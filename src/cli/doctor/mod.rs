@@ -1,5 +1,6 @@
 //! `relay doctor`: what this machine has, side by side, each with what to do about it.
 
+mod github;
 mod home;
 mod programs;
 
@@ -70,8 +71,9 @@ impl Options {
 
 impl Report {
     async fn make(context: &Context) -> Self {
-        let (git, database) = tokio::join!(programs::git(context), home::database(context));
-        let checks = vec![home::folder(context), home::disk(context), database, git];
+        let (git, github, database) =
+            tokio::join!(programs::git(context), github::login(context), home::database(context),);
+        let checks = vec![home::folder(context), home::disk(context), database, git, github];
         Self { ok: checks.iter().all(|c| c.state != State::Fail), checks }
     }
 

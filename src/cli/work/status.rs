@@ -1,0 +1,116 @@
+//! `relay work status`: the site, the repositories it watches, and its workers.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::context::Context;
+use super::super::exit::Exit;
+use super::super::output::{Output, Tone, one_line};
+use super::super::table::{Cell, Table};
+use super::super::time::{ago, span};
+use crate::api::StatusAnswer;
+use crate::api::feed::ForgeStatus;
+use crate::model::{Timestamp, Worker, WorkerState};
+
+/// Options of `relay work status`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed with `--json`.
+#[derive(Debug, Serialize)]
+struct Status {
+    /// Whether a site runs; without one this command looked into the home by itself.
+    running: bool,
+    site: StatusAnswer,
+    workers: Vec<Worker>,
+}
+
+impl Options {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// When the site cannot be asked.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let site = context.site().await?;
+        let running = !site.is_for_a_moment();
+        let answers = tokio::join!(site.status(), site.workers());
+        site.close().await;
+        let status = Status { running, site: answers.0?, workers: answers.1? };
+        if self.json {
+            context.output.json(&status)?;
+        } else {
+            context.output.text(&status.show(context))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Status {
+    fn show(&self, context: &Context) -> String {
+        let home = context.config.home.display();
+        let mut text = match &context.config.site {
+            Some(site) => format!("{site}: relay {}, pid {}\n", self.site.version, self.site.pid),
+            None if self.running => format!("{home}: `relay work` runs, pid {}\n", self.site.pid),
+            None => format!("{home}: no `relay work` runs\n"),
+        };
+        // Times are the site's, so they are told by the site's clock.
+        let now = self.site.ts;
+        if !self.site.forges.is_empty() {
+            text.push('\n');
+            text.push_str(&forges(&self.site.forges, now, context.output));
+        }
+        text.push('\n');
+        if self.workers.is_empty() {
+            text.push_str("no worker has registered; `relay work` starts one\n");
+        } else {
+            text.push_str(&workers(&self.workers, now, context.output));
+        }
+        text
+    }
+}
+
+fn forges(forges: &[ForgeStatus], now: Timestamp, output: Output) -> String {
+    let mut table = Table::new(["PROJECT", "ASKED", ""]);
+    for forge in forges {
+        let asked = forge.polled_at.map_or_else(|| "not yet".to_owned(), |at| ago(now, at));
+        let mut news = forge.error.as_deref().map(one_line).unwrap_or_default();
+        if let Some(until) = forge.cooling_until.filter(|until| *until > now) {
+            news.push_str(&format!(" (again {})", ago(now, until)));
+        }
+        table.row([(&forge.slug).into(), asked.into(), Cell::toned(Tone::Warn, news)]);
+    }
+    table.show(output)
+}
+
+fn workers(workers: &[Worker], now: Timestamp, output: Output) -> String {
+    let mut table = Table::new(["WORKER", "STATE", "SEEN", "EVERY", "LANES", "LABELS", "TASKS"]);
+    for worker in workers {
+        let tone = match worker.state {
+            WorkerState::Online => Tone::Good,
+            WorkerState::Idle => Tone::Busy,
+            WorkerState::Offline => Tone::Faint,
+        };
+        let every = worker.interval_ms.map(|ms| span(Duration::from_millis(ms)));
+        let tasks: Vec<String> = worker.leases.iter().map(|l| l.task.to_string()).collect();
+        table.row([
+            worker.name.as_str().into(),
+            Cell::toned(tone, worker.state.as_str()),
+            ago(now, worker.last_seen).into(),
+            every.unwrap_or_default().into(),
+            listed(&worker.lanes).into(),
+            listed(&worker.labels).into(),
+            tasks.join(", ").into(),
+        ]);
+    }
+    table.show(output)
+}
+
+fn listed(names: &[impl ToString]) -> String {
+    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
