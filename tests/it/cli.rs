@@ -2,6 +2,7 @@
 //! an environment of its own.
 
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -34,6 +35,21 @@ impl Machine {
             .env("PATH", "/usr/bin:/bin")
             .stdin(Stdio::null());
         command
+    }
+
+    /// A shell script in the folder that [`Machine::doctor`] has for its PATH.
+    fn program(&self, name: &str, script: &str) {
+        let folder = self.home().join("bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    fn doctor(&self) -> serde_json::Value {
+        let mut command = self.command(&["doctor", "--json"]);
+        let output = command.env("PATH", self.home().join("bin")).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// Exit code, stdout and stderr as one text, with this machine's folder named `$HOME`.
@@ -158,6 +174,42 @@ fn completions_need_no_settings_at_all() {
     let output = machine.command(&["completions", "bash"]).env_clear().output().unwrap();
     assert!(output.status.success());
     assert!(String::from_utf8(output.stdout).unwrap().contains("complete -F _relay"));
+}
+
+/// The programs that doctor tries are what stands on PATH; each refusal shows what was said and
+/// what mends it.
+#[test]
+fn doctor_tries_the_programs_and_says_what_mends_them() {
+    let machine = Machine::new();
+    machine.program("git", "echo git version 2.20.1");
+    machine.program("gh", "echo '{\"hosts\":{}}'");
+    for name in ["bwrap", "unshare", "setpriv"] {
+        machine.program(name, "echo no namespaces for you >&2; exit 1");
+    }
+    machine.program("claude", "exit 1");
+    let doctor = machine.doctor();
+    assert_eq!(doctor["ok"], false);
+    let check = |name: &str| -> String {
+        let checks = doctor["checks"].as_array().unwrap();
+        let check = checks.iter().find(|c| c["name"] == name).unwrap();
+        ["state", "seen", "mend"].map(|field| check[field].as_str().unwrap_or("-")).join(" | ")
+    };
+    assert_eq!(check("git"), "fail | git version 2.20.1 is too old | install git 2.31 or newer");
+    assert!(check("github").starts_with("warn | github.com: gh has no login | gh auth login"));
+    // root gets unshare, an ordinary user bubblewrap.
+    let refused = check("box");
+    assert!(refused.starts_with("fail | ") && refused.contains(": no namespaces for you | allow"));
+    let sandbox = check("claude's sandbox");
+    assert_eq!(sandbox, "fail | not on PATH: socat | sudo apt install bubblewrap socat");
+    machine.program("socat", "exit 0");
+    machine.program("bwrap", "exit 0");
+    machine.program("setpriv", "exit 0");
+    machine.program("git", "echo git version 2.31.0");
+    let mended = machine.doctor();
+    let checks = mended["checks"].as_array().unwrap();
+    for name in ["git", "box", "claude's sandbox"] {
+        assert!(checks.iter().any(|c| c["name"] == name && c["state"] == "ok"), "{mended}");
+    }
 }
 
 /// `relay … | head -0`: the reader is gone before the program writes.

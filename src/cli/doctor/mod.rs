@@ -1,5 +1,6 @@
 //! `relay doctor`: what this machine has, side by side, each with what to do about it.
 
+mod confine;
 mod github;
 mod home;
 mod programs;
@@ -71,9 +72,16 @@ impl Options {
 
 impl Report {
     async fn make(context: &Context) -> Self {
-        let (git, github, database) =
-            tokio::join!(programs::git(context), github::login(context), home::database(context),);
-        let checks = vec![home::folder(context), home::disk(context), database, git, github];
+        let (database, git, github, outer, inner) = tokio::join!(
+            home::database(context),
+            programs::git(context),
+            github::login(context),
+            confine::outer(context),
+            confine::inner(context),
+        );
+        let mut checks = vec![home::folder(context), home::disk(context), database];
+        checks.extend([git, github, outer]);
+        checks.extend(inner);
         Self { ok: checks.iter().all(|c| c.state != State::Fail), checks }
     }
 

@@ -21,7 +21,7 @@ pub async fn git(context: &Context) -> Check {
     let Some(path) = context.config.program("git") else {
         return Check::fail("git", "not on PATH", mend);
     };
-    let said = match said(context, &path, &["--version"]).await {
+    let said = match run(context, &path, vec!["--version".into()]).await {
         Ok(said) => said,
         Err(error) => return Check::fail("git", error, mend),
     };
@@ -32,22 +32,27 @@ pub async fn git(context: &Context) -> Check {
     }
 }
 
-/// What a trusted program prints, on one line; its exit code must be 0.
-pub async fn said(context: &Context, path: &Path, args: &[&str]) -> Result<String, String> {
+/// Runs a trusted program and gives what it printed; where its exit code is not 0, what it said
+/// about that.
+pub async fn run(context: &Context, path: &Path, args: Vec<OsString>) -> Result<String, String> {
     let keep = |name: &str| {
         let value = context.config.environment.get(&OsString::from(name))?;
         Some((name.into(), value.clone()))
     };
     let program = Program {
         path: path.to_owned(),
-        args: args.iter().map(OsString::from).collect(),
+        args,
         env: ["PATH", "HOME"].into_iter().filter_map(keep).collect(),
         cwd: "/".into(),
         stdin: Vec::new(),
     };
     let output = process::run(&program, &LIMITS).await.map_err(|e| e.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if output.code == Some(0) { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    match output.code {
+        Some(0) => Ok(text(&output.stdout)),
+        code if output.stderr.is_empty() => Err(format!("{} ended with {code:?}", path.display())),
+        _ => Err(text(&output.stderr)),
+    }
 }
 
 /// `git version 2.47.3 (Apple Git-154)` is (2, 47).
