@@ -4,5 +4,6 @@
 #![cfg(test)]
 
 mod cli;
+mod github;
 mod support;
 mod tidy;

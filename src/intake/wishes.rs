@@ -1,0 +1,128 @@
+//! Whether a labelled issue becomes a task: who set the label, whether they may, and whether the
+//! text is still the one they read.
+
+use super::memo::{Known, Wish};
+use super::{Intake, IntakeError, Reconciled, Refusal};
+use crate::forge::github::{GitHub, Issue, LabelSet, Permission, Wording};
+use crate::forge::{ForgeError, words};
+use crate::model::{LaneName, RepoName, Task, TaskId, TaskState, Timestamp};
+use crate::queue::{Added, NewTask, QueueError};
+
+impl Intake {
+    /// Makes a task of a labelled issue, unless it has one or may not.
+    pub(super) async fn consider(
+        &self,
+        forge: &GitHub,
+        slug: &RepoName,
+        lane: &LaneName,
+        issue: &Issue,
+        known: &mut Known,
+        out: &mut Reconciled,
+    ) -> Result<(), IntakeError> {
+        let wish: Wish = (issue.number, lane.clone());
+        if known.is_judged(&wish, issue.updated_at) {
+            return Ok(());
+        }
+        let task = self.task_of(slug, &wish).await?;
+        // A task under way has what it was asked for.
+        if task.as_ref().is_some_and(|t| !t.state.is_final() && t.state != TaskState::Review) {
+            return Ok(());
+        }
+        let label = words::agent_label(lane);
+        let history = forge.label_history(slug, issue.number, &label).await?;
+        let Some(set) = history.set.clone() else {
+            self.refuse(wish, issue, None, words::sender_unknown(&label), known, out);
+            return Ok(());
+        };
+        if history.removed_at.is_some_and(|removed| removed > set.at) {
+            // Taken off since the list was read; the next look sees the issue without it.
+            return Ok(());
+        }
+        if task.is_some_and(|t| set.at <= t.updated_at) {
+            known.judge(wish, issue.updated_at);
+            return Ok(());
+        }
+        let by = match self.sender(forge, slug, &label, &set).await? {
+            Ok(by) => by,
+            Err(why) => {
+                self.refuse(wish, issue, Some(set.at), why, known, out);
+                return Ok(());
+            }
+        };
+        let (title, body) = match forge.wording(slug, issue.number, &history).await? {
+            Wording::Same { title, body } => (title, body),
+            Wording::Gone => return Ok(()),
+            Wording::Changed => {
+                self.refuse(wish, issue, Some(set.at), words::text_changed(&label), known, out);
+                return Ok(());
+            }
+            Wording::Unknown => {
+                self.refuse(wish, issue, Some(set.at), words::text_unknown(&label), known, out);
+                return Ok(());
+            }
+        };
+        let wanted = NewTask {
+            slug: slug.clone(),
+            lane: lane.clone(),
+            number: Some(issue.number),
+            title,
+            body,
+            asked_by: by,
+            seen_at: set.at,
+        };
+        match self.queue.add(wanted).await? {
+            Added::New(task) | Added::Again(task) => out.added.push(task),
+            Added::Existing(_) => known.judge(wish, issue.updated_at),
+        }
+        Ok(())
+    }
+
+    /// The login that set the label where it may, else why not.
+    async fn sender(
+        &self,
+        forge: &GitHub,
+        slug: &RepoName,
+        label: &str,
+        set: &LabelSet,
+    ) -> Result<Result<String, String>, ForgeError> {
+        let Some(by) = set.by.clone() else { return Ok(Err(words::sender_unknown(label))) };
+        let listed = !self.allowed_senders.is_empty();
+        let may = if listed {
+            self.allowed_senders.iter().any(|login| login.eq_ignore_ascii_case(&by))
+        } else {
+            forge.permission(slug, &by).await? == Permission::Write
+        };
+        Ok(if may { Ok(by) } else { Err(words::sender_refused(label, &by, listed)) })
+    }
+
+    /// The task of an issue and a lane: under the plain id, or under the one with the lane.
+    async fn task_of(&self, slug: &RepoName, wish: &Wish) -> Result<Option<Task>, QueueError> {
+        let (number, lane) = wish;
+        for with_lane in [None, Some(lane.clone())] {
+            let id = TaskId { repo: slug.clone(), number: *number, lane: with_lane };
+            match self.queue.task(&id).await {
+                Ok(task) if task.lane == *lane => return Ok(Some(task)),
+                Ok(_) | Err(QueueError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn refuse(
+        &self,
+        wish: Wish,
+        issue: &Issue,
+        set_at: Option<Timestamp>,
+        why: String,
+        known: &mut Known,
+        out: &mut Reconciled,
+    ) {
+        known.judge(wish.clone(), issue.updated_at);
+        let (number, lane) = wish.clone();
+        if known.refuse(wish, set_at) {
+            tracing::warn!(issue = %format_args!("{}#{number}", out.slug), %lane, "not taken: {why}");
+            out.refused.push(Refusal { number, lane, why });
+        }
+    }
+}
