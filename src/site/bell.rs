@@ -1,0 +1,217 @@
+//! The doorbell: holds a worker's request until there is something for that worker, wakes one
+//! worker a task, and tells of leases that were called off. In memory; reading it writes nothing.
+
+mod board;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+pub use board::{Ask, Reading};
+use board::{Board, Place, Told};
+
+use crate::api::Doorbell;
+use crate::model::{Clock, InstanceId, LaneName, LeaseRef, TaskId, Timestamp, Worker, WorkerId};
+use crate::queue::Need;
+
+/// The longest a doorbell is held (DESIGN §3).
+pub const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// The bell of one owner.
+#[derive(Debug)]
+pub struct Bell {
+    clock: Arc<dyn Clock>,
+    inner: Mutex<Inner>,
+    /// Rung where [`Bell::next`] may have become earlier.
+    rearmed: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    board: Board,
+    /// One a held doorbell. A permit is kept, so a wake between looking and sleeping counts.
+    lines: HashMap<Place, Arc<Notify>>,
+}
+
+impl Bell {
+    /// A bell that knows nothing yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let inner = Inner { board: Board::new(clock.now()), lines: HashMap::new() };
+        Self { clock, inner: Mutex::new(inner), rearmed: Notify::new() }
+    }
+
+    /// Answers a doorbell at once where there is something for the asker, else when there is,
+    /// else after `wait` (at most [`WAIT_MAX`]).
+    pub async fn ring(&self, ask: Ask, wait: Duration) -> Doorbell {
+        let end = self.clock.now() + wait.min(WAIT_MAX);
+        let held = Held::enter(self, ask);
+        let mut over = self.clock.sleep_until(end);
+        loop {
+            if let Some(answer) = held.take() {
+                return answer;
+            }
+            tokio::select! {
+                () = held.line.notified() => {}
+                () = &mut over => return held.answer(),
+            }
+        }
+    }
+
+    /// A write was made that can change what a claim would return. The version moves now; what is
+    /// queued is told with [`Bell::read`].
+    pub fn moved(&self) {
+        self.with(Board::moved);
+    }
+
+    /// The version as it stands.
+    pub fn version(&self) -> i64 {
+        self.lock().board.version()
+    }
+
+    /// To be called before the queue's needs are read for [`Bell::read`].
+    pub fn reading_begins(&self) {
+        self.lock().board.reading_begins();
+    }
+
+    /// Every queued task, oldest first. Calls must not overlap.
+    pub fn read(&self, needs: Vec<Need>) {
+        self.with(|board, now| board.read(needs, now));
+    }
+
+    /// A worker registered; `ended` are the leases of the instance before it.
+    pub fn registered(&self, worker: &Worker, instance: Option<InstanceId>, ended: &[LeaseRef]) {
+        self.with(|board, now| board.registered(worker, instance, ended, now));
+    }
+
+    /// Whether this is the worker's living instance; `None` where memory does not tell.
+    pub fn knows(&self, worker: &WorkerId, instance: Option<&InstanceId>) -> Option<bool> {
+        self.lock().board.knows(worker, instance)
+    }
+
+    /// The worker was heard of.
+    pub fn heard(&self, worker: &WorkerId) {
+        self.with(|board, now| board.heard(worker, now));
+    }
+
+    /// The worker said that it goes.
+    pub fn left(&self, worker: &WorkerId) {
+        self.lock().board.left(worker);
+    }
+
+    /// When the worker was last heard of in this owner's life: now, while it holds the bell.
+    pub fn seen(&self, worker: &WorkerId) -> Option<Timestamp> {
+        let now = self.clock.now();
+        self.lock().board.seen(worker).map(|(at, holds)| if holds { now } else { at })
+    }
+
+    /// A lease was called off or ran out: its holder hears of it, also while it is busy.
+    pub fn revoke(&self, worker: &WorkerId, lease: LeaseRef) {
+        self.with(|board, now| board.revoke(worker, lease, now));
+    }
+
+    /// The worker knows how it stands with the lease.
+    pub fn settled(&self, worker: &WorkerId, lease: &LeaseRef) {
+        self.lock().board.settled(worker, lease);
+    }
+
+    /// To be remembered when a claim begins, for [`Bell::declined`].
+    pub fn reading(&self) -> Reading {
+        self.lock().board.reading()
+    }
+
+    /// A claim got this task.
+    pub fn claimed(&self, worker: &WorkerId, task: &TaskId) {
+        self.with(|board, now| board.claimed(worker, task, now));
+    }
+
+    /// A claim came back empty. True where the bell had expected otherwise.
+    pub fn declined(&self, worker: &WorkerId, lanes: Option<&[LaneName]>, began: Reading) -> bool {
+        self.with(|board, now| board.declined(worker, lanes, began, now))
+    }
+
+    /// When [`Bell::tick`] is due.
+    pub fn next(&self) -> Option<Timestamp> {
+        self.lock().board.next(self.clock.now())
+    }
+
+    /// Offers that nobody took go to the next worker.
+    pub fn tick(&self) {
+        self.with(Board::offer);
+    }
+
+    /// Completes when [`Bell::next`] may have changed since this was last asked.
+    pub async fn rearmed(&self) {
+        self.rearmed.notified().await;
+    }
+
+    /// Answers every held doorbell as things stand, and holds none from now on.
+    pub fn close(&self) {
+        self.with(|board, _| board.close());
+    }
+
+    /// Changes the board and wakes those who have something to hear.
+    fn with<T>(&self, change: impl FnOnce(&mut Board, Timestamp) -> T) -> T {
+        let now = self.clock.now();
+        let mut inner = self.lock();
+        let changed = change(&mut inner.board, now);
+        let woken = inner.board.woken();
+        for line in woken.iter().filter_map(|place| inner.lines.get(place)) {
+            line.notify_one();
+        }
+        if inner.board.next(now).is_some() {
+            self.rearmed.notify_one();
+        }
+        changed
+    }
+
+    /// A panic elsewhere leaves the board as whole as it was: each change is one call.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One held doorbell. Dropped before it was answered, what was offered to it goes to the next.
+struct Held<'a> {
+    bell: &'a Bell,
+    place: Place,
+    line: Arc<Notify>,
+}
+
+impl<'a> Held<'a> {
+    fn enter(bell: &'a Bell, ask: Ask) -> Self {
+        let line = Arc::new(Notify::new());
+        let place = bell.with(|board, now| board.enter(ask, now));
+        bell.lock().lines.insert(place, Arc::clone(&line));
+        // What came between the two locks is seen by the first look.
+        Self { bell, place, line }
+    }
+
+    fn take(&self) -> Option<Doorbell> {
+        self.told(|board, now| board.take(self.place, now))
+    }
+
+    fn answer(&self) -> Doorbell {
+        let none = || Told { version: self.bell.version(), queued: 0, revoked: Vec::new() };
+        self.told(|board, now| board.answer(self.place, now)).unwrap_or_else(|| {
+            let Told { version, queued, revoked } = none();
+            Doorbell { version, queued, ts: self.bell.clock.now(), revoked }
+        })
+    }
+
+    fn told(
+        &self,
+        ask: impl FnOnce(&mut Board, Timestamp) -> Option<Told>,
+    ) -> Option<Doorbell> {
+        let Told { version, queued, revoked } = self.bell.with(ask)?;
+        Some(Doorbell { version, queued, ts: self.bell.clock.now(), revoked })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.bell.lock().lines.remove(&self.place);
+        self.bell.with(|board, now| board.leave(self.place, now));
+    }
+}
