@@ -116,6 +116,11 @@ impl Bell {
         self.lock().board.settled(worker, lease);
     }
 
+    /// A heartbeat renewed the lease, also one that had run out and nobody took.
+    pub fn renewed(&self, worker: &WorkerId, lease: &LeaseRef) {
+        self.lock().board.renewed(worker, lease);
+    }
+
     /// To be remembered when a claim begins, for [`Bell::declined`].
     pub fn reading(&self) -> Reading {
         self.lock().board.reading()
@@ -200,10 +205,7 @@ impl<'a> Held<'a> {
         })
     }
 
-    fn told(
-        &self,
-        ask: impl FnOnce(&mut Board, Timestamp) -> Option<Told>,
-    ) -> Option<Doorbell> {
+    fn told(&self, ask: impl FnOnce(&mut Board, Timestamp) -> Option<Told>) -> Option<Doorbell> {
         let Told { version, queued, revoked } = self.bell.with(ask)?;
         Some(Doorbell { version, queued, ts: self.bell.clock.now(), revoked })
     }

@@ -1,1 +1,5 @@
-//! The only room that knows axum: the owner, its router, the bell and the run logs.
+//! The site: router, bell, timers, run logs, and the owner that serves them on a home's socket.
+//!
+//! Architecture invariant: the only room that knows axum.
+
+pub mod bell;

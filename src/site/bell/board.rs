@@ -21,7 +21,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(15);
 pub struct Reading(u64);
 
 /// A held doorbell's place on the board.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place(u64);
 
 /// What a doorbell's caller said.
@@ -107,6 +107,15 @@ struct Revoked {
     lease: LeaseRef,
     /// The version of the answer that told it; dropped once the worker shows that version.
     told: Option<i64>,
+}
+
+/// A held doorbell whose worker can still begin something.
+struct Room {
+    place: Place,
+    worker: WorkerId,
+    /// What it was offered and has not answered.
+    open: usize,
+    free: usize,
 }
 
 impl Board {
@@ -248,6 +257,15 @@ impl Board {
         self.offer(now);
     }
 
+    /// A heartbeat renewed a lease that had run out: its task is not queued after all.
+    pub(super) fn renewed(&mut self, worker: &WorkerId, lease: &LeaseRef) {
+        self.settled(worker, lease);
+        self.queued.retain(|q| q.need.task != lease.task);
+        if let Some(claimed) = &mut self.claimed_meanwhile {
+            claimed.insert(lease.task.clone());
+        }
+    }
+
     /// A claim that began after `began` came back empty. True where the board thought otherwise:
     /// then it is worth reading the needs again.
     pub(super) fn declined(
@@ -299,7 +317,8 @@ impl Board {
         let ready = match &waiter.ask.worker {
             None => self.version > waiter.ask.since,
             Some(worker) => {
-                let offered = |q: &Queued| q.offer.as_ref().is_some_and(|o| o.worker == *worker);
+                let news = |o: &Offer| o.worker == *worker && !o.told;
+                let offered = |q: &Queued| q.offer.as_ref().is_some_and(news);
                 waiter.replaced.is_some()
                     || self.revoked.get(worker).is_some_and(|r| !r.is_empty())
                     || (!waiter.superseded && self.queued.iter().any(offered))
@@ -376,12 +395,22 @@ impl Board {
 
     /// Offers each queued task that nobody was just told of to one waiting worker that can take it.
     pub(super) fn offer(&mut self, now: Timestamp) {
+        let mut room = self.room(now);
         for i in 0..self.queued.len() {
+            if room.is_empty() {
+                return;
+            }
             if self.queued[i].offer.as_ref().is_some_and(|o| o.until > now) {
                 continue;
             }
             self.queued[i].offer = None;
-            let Some((place, worker)) = self.whom(&self.queued[i], now) else { continue };
+            let Some(chosen) = self.whom(&self.queued[i], &room, now) else { continue };
+            let taken = &mut room[chosen];
+            let (place, worker) = (taken.place, taken.worker.clone());
+            taken.open += 1;
+            if taken.open >= taken.free {
+                room.swap_remove(chosen);
+            }
             if !self.queued[i].told.is_empty() {
                 // Told before: a new version tells a lost answer from one that was received.
                 self.moved(now);
@@ -391,33 +420,41 @@ impl Board {
         }
     }
 
+    /// The held doorbells that can be offered a task now.
+    fn room(&self, now: Timestamp) -> Vec<Room> {
+        let mut open: HashMap<&WorkerId, usize> = HashMap::new();
+        let offers = self.queued.iter().filter_map(|q| q.offer.as_ref());
+        for offer in offers.filter(|o| o.until > now) {
+            *open.entry(&offer.worker).or_default() += 1;
+        }
+        let rooms = self.waiting.iter().filter_map(|(place, waiter)| {
+            let worker = waiter.ask.worker.clone()?;
+            let open = open.get(&worker).copied().unwrap_or_default();
+            let free = usize::try_from(waiter.ask.free).unwrap_or(usize::MAX);
+            let hears = !waiter.superseded && waiter.replaced.is_none() && open < free;
+            hears.then_some(Room { place: *place, worker, open, free })
+        });
+        rooms.collect()
+    }
+
     /// The worker to wake: one that was not told yet, has fewest offers, and waits longest.
-    fn whom(&self, queued: &Queued, now: Timestamp) -> Option<(Place, WorkerId)> {
-        let mut best: Option<((bool, usize, Place), &WorkerId)> = None;
-        for (place, waiter) in &self.waiting {
-            let Some(worker) = &waiter.ask.worker else { continue };
+    fn whom(&self, queued: &Queued, room: &[Room], now: Timestamp) -> Option<usize> {
+        let mut best: Option<((bool, usize, Place), usize)> = None;
+        for (index, Room { place, worker, open, .. }) in room.iter().enumerate() {
+            let Some(waiter) = self.waiting.get(place) else { continue };
             let told = queued.told.get(worker);
-            let open = self.offers_to(worker, now);
-            if waiter.superseded
-                || waiter.replaced.is_some()
-                || open >= usize::try_from(waiter.ask.free).unwrap_or(usize::MAX)
-                || queued.declined.contains(worker)
+            if queued.declined.contains(worker)
                 || told.is_some_and(|(_, again)| *again > now)
                 || !self.fits(&waiter.ask, worker, &queued.need)
             {
                 continue;
             }
-            let rank = (told.is_some(), open, *place);
+            let rank = (told.is_some(), *open, *place);
             if best.as_ref().is_none_or(|(other, _)| rank < *other) {
-                best = Some((rank, worker));
+                best = Some((rank, index));
             }
         }
-        best.map(|((_, _, place), worker)| (place, worker.clone()))
-    }
-
-    fn offers_to(&self, worker: &WorkerId, now: Timestamp) -> usize {
-        let open = |o: &Offer| o.worker == *worker && o.until > now;
-        self.queued.iter().filter(|q| q.offer.as_ref().is_some_and(open)).count()
+        best.map(|(_, index)| index)
     }
 
     fn fits(&self, ask: &Ask, worker: &WorkerId, need: &Need) -> bool {
@@ -473,3 +510,6 @@ impl Queued {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
