@@ -24,7 +24,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(300);
 pub struct Bell {
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
-    /// Rung where [`Bell::next`] may have become earlier.
+    /// Rung where [`Bell::next`] has changed.
     rearmed: Notify,
 }
 
@@ -33,12 +33,14 @@ struct Inner {
     board: Board,
     /// One a held doorbell. A permit is kept, so a wake between looking and sleeping counts.
     lines: HashMap<Place, Arc<Notify>>,
+    /// What [`Bell::next`] was when somebody was last told that it changed.
+    next: Option<Timestamp>,
 }
 
 impl Bell {
     /// A bell that knows nothing yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let inner = Inner { board: Board::new(clock.now()), lines: HashMap::new() };
+        let inner = Inner { board: Board::new(clock.now()), lines: HashMap::new(), next: None };
         Self { clock, inner: Mutex::new(inner), rearmed: Notify::new() }
     }
 
@@ -90,20 +92,14 @@ impl Bell {
         self.lock().board.knows(worker, instance)
     }
 
-    /// The worker was heard of.
-    pub fn heard(&self, worker: &WorkerId) {
-        self.with(|board, now| board.heard(worker, now));
-    }
-
     /// The worker said that it goes.
     pub fn left(&self, worker: &WorkerId) {
         self.lock().board.left(worker);
     }
 
-    /// When the worker was last heard of in this owner's life: now, while it holds the bell.
-    pub fn seen(&self, worker: &WorkerId) -> Option<Timestamp> {
-        let now = self.clock.now();
-        self.lock().board.seen(worker).map(|(at, holds)| if holds { now } else { at })
+    /// The workers that hold the bell now: a held doorbell is a heartbeat.
+    pub fn present(&self) -> Vec<WorkerId> {
+        self.lock().board.present()
     }
 
     /// A lease was called off or ran out: its holder hears of it, also while it is busy.
@@ -146,7 +142,7 @@ impl Bell {
         self.with(Board::offer);
     }
 
-    /// Completes when [`Bell::next`] may have changed since this was last asked.
+    /// Completes when [`Bell::next`] has changed since this was last asked.
     pub async fn rearmed(&self) {
         self.rearmed.notified().await;
     }
@@ -165,7 +161,9 @@ impl Bell {
         for line in woken.iter().filter_map(|place| inner.lines.get(place)) {
             line.notify_one();
         }
-        if inner.board.next(now).is_some() {
+        let next = inner.board.next(now);
+        if next != inner.next {
+            inner.next = next;
             self.rearmed.notify_one();
         }
         changed

@@ -3,3 +3,17 @@
 //! Architecture invariant: the only room that knows axum.
 
 pub mod bell;
+mod extract;
+mod feed;
+pub mod forges;
+mod home;
+pub mod logs;
+pub mod owner;
+pub mod problem;
+mod projects;
+pub mod router;
+mod socket;
+pub mod state;
+mod tasks;
+pub mod timers;
+mod work;

@@ -57,7 +57,6 @@ pub(super) struct Board {
     waiting: BTreeMap<Place, Waiter>,
     places: u64,
     revoked: HashMap<WorkerId, Vec<Revoked>>,
-    heard: HashMap<WorkerId, Timestamp>,
     /// Tasks claimed while the needs are being read: what is read may be older than the claim.
     claimed_meanwhile: Option<HashSet<TaskId>>,
     closed: bool,
@@ -194,7 +193,6 @@ impl Board {
             forges: worker.forges.clone(),
         };
         self.known.insert(worker.id.clone(), known);
-        self.heard.insert(worker.id.clone(), now);
         self.offer(now);
     }
 
@@ -212,18 +210,12 @@ impl Board {
     /// The worker said that it goes.
     pub(super) fn left(&mut self, worker: &WorkerId) {
         self.known.remove(worker);
-        self.heard.remove(worker);
         self.revoked.remove(worker);
     }
 
-    pub(super) fn heard(&mut self, worker: &WorkerId, now: Timestamp) {
-        self.heard.insert(worker.clone(), now);
-    }
-
-    /// When the worker was last heard of in this owner's life, and whether it holds the bell.
-    pub(super) fn seen(&self, worker: &WorkerId) -> Option<(Timestamp, bool)> {
-        let holds = self.waiting.values().any(|w| w.ask.worker.as_ref() == Some(worker));
-        self.heard.get(worker).map(|at| (*at, holds))
+    /// The workers that hold the bell now.
+    pub(super) fn present(&self) -> Vec<WorkerId> {
+        self.waiting.values().filter_map(|w| w.ask.worker.clone()).collect()
     }
 
     /// A lease was called off or has run out.
@@ -293,7 +285,6 @@ impl Board {
     /// Takes a place. The interest stands before anything is looked at, so nothing is missed.
     pub(super) fn enter(&mut self, ask: Ask, now: Timestamp) -> Place {
         if let Some(worker) = &ask.worker {
-            self.heard.insert(worker.clone(), now);
             for waiter in self.waiting.values_mut() {
                 waiter.superseded |= waiter.ask.worker.as_ref() == Some(worker);
             }
@@ -334,7 +325,6 @@ impl Board {
         let Some(worker) = waiter.ask.worker else {
             return Some(Told { version, queued, revoked: Vec::new() });
         };
-        self.heard.insert(worker.clone(), now);
         if let Some(revoked) = waiter.replaced {
             return Some(Told { version, queued: 0, revoked });
         }

@@ -1,0 +1,359 @@
+//! One owner a home: it holds the lock, opens the database, serves the socket and runs the timers.
+//! Every other command is a client of that socket, or becomes the owner for its moment.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::bell::Bell;
+use super::forges::Forges;
+use super::home::{Holder, Home, Lock};
+use super::logs::Logs;
+use super::router::router;
+use super::socket::{self, Socket};
+use super::state::{Site, Unwatched};
+use super::timers::Timers;
+use crate::model::{Clock, Ids};
+use crate::queue::{Queue, QueueError, Store, StoreError};
+
+/// How long a command waits for a home that another one holds for its moment.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a held home is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long requests under way may take at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long an owner for a moment stays for commands that came to it meanwhile.
+const GUESTS: Duration = Duration::from_secs(2);
+
+/// What a home is owned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// By `relay work`, until it stops.
+    Work,
+    /// By one command, for its moment.
+    Moment,
+}
+
+/// What an owner is made of.
+#[derive(Clone, Debug)]
+pub struct OwnerConfig {
+    /// RELAY_HOME.
+    pub home: PathBuf,
+    /// What it is owned for.
+    pub role: Role,
+    /// The version of relay this is.
+    pub version: String,
+    /// The site's clock.
+    pub clock: Arc<dyn Clock>,
+    /// Where ids come from.
+    pub ids: Arc<dyn Ids>,
+    /// GitHub and the repositories on this disk.
+    pub forges: Arc<dyn Forges>,
+}
+
+/// Why a home cannot be owned or reached.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnerError {
+    /// Another process owns the home, and goes on owning it.
+    #[error("{} is in use by {} (pid {pid})", home.display(), held_by(*role))]
+    Taken {
+        /// The home.
+        home: PathBuf,
+        /// The other process.
+        pid: u32,
+        /// What it owns the home for.
+        role: Role,
+    },
+    /// The owner is another version of relay.
+    #[error("the owner of this home (pid {pid}) runs relay {theirs}, this is relay {ours}")]
+    Version {
+        /// The owner.
+        pid: u32,
+        /// Its version.
+        theirs: String,
+        /// This one.
+        ours: String,
+    },
+    /// Somebody holds the home's lock and does not answer.
+    #[error("{} is locked, and its owner does not answer", home.display())]
+    Silent {
+        /// The home.
+        home: PathBuf,
+    },
+    /// The home is another user's.
+    #[error("{} belongs to another user (uid {uid})", path.display())]
+    NotOurs {
+        /// The home.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// The home's folder cannot be used.
+    #[error("{} {what}: {cause}", path.display())]
+    Home {
+        /// The home.
+        path: PathBuf,
+        /// What failed.
+        what: &'static str,
+        /// The system's words.
+        cause: io::Error,
+    },
+    /// The lock cannot be used.
+    #[error("{} cannot be locked: {cause}", path.display())]
+    Lock {
+        /// The lock's file.
+        path: PathBuf,
+        /// The system's words.
+        cause: io::Error,
+    },
+    /// The socket cannot be served.
+    #[error("{} cannot be served: {cause}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// The system's words.
+        cause: io::Error,
+    },
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What the database holds.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+impl OwnerError {
+    /// For a person: what helps.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Taken { role: Role::Work, pid, .. } => Some(format!(
+                "one `relay work` a home: stop that one (`kill {pid}`), or set RELAY_HOME to another folder"
+            )),
+            Self::Taken { role: Role::Moment, pid, .. } => {
+                Some(format!("wait for the other command to end, or stop it (`kill {pid}`)"))
+            }
+            Self::Version { pid, .. } => Some(format!(
+                "stop the other one (`kill {pid}`) and start `relay work` again, so that both are one version"
+            )),
+            Self::NotOurs { .. } => {
+                Some("set RELAY_HOME to a folder of your own, or run relay as that user".to_owned())
+            }
+            Self::Lock { .. } => Some(
+                "a network file system may not lock: set RELAY_HOME to a local disk".to_owned(),
+            ),
+            Self::Socket { .. } => {
+                Some("set RELAY_HOME to a shorter path on a local disk".to_owned())
+            }
+            Self::Home { .. } | Self::Silent { .. } | Self::Store(_) | Self::Queue(_) => None,
+        }
+    }
+}
+
+fn held_by(role: Role) -> &'static str {
+    match role {
+        Role::Work => "a running `relay work`",
+        Role::Moment => "another relay command",
+    }
+}
+
+/// A way to a home's site.
+#[derive(Debug)]
+pub enum Access {
+    /// This process owns it.
+    Own(Box<Owner>),
+    /// Another process owns it.
+    Living(Living),
+}
+
+/// Another process that owns the home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Living {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Its process.
+    pub pid: u32,
+    /// What it owns the home for.
+    pub role: Role,
+}
+
+impl Access {
+    /// The socket the site is served on.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        match self {
+            Self::Own(owner) => owner.socket(),
+            Self::Living(living) => &living.socket,
+        }
+    }
+
+    /// Lets the home go, where this process owns it.
+    pub async fn close(self) {
+        if let Self::Own(owner) = self {
+            owner.close().await;
+        }
+    }
+}
+
+/// Owns the home, or reaches its living owner. For [`Role::Work`] a living owner is no way: a home
+/// that a command holds for its moment is waited for, one that a worker holds is an error at once.
+///
+/// # Errors
+/// See [`OwnerError`].
+pub async fn connect(config: OwnerConfig) -> Result<Access, OwnerError> {
+    let home = Home::prepare(&config.home)?;
+    let socket = socket::path_in(home.path());
+    let me = Holder { pid: std::process::id(), role: config.role, version: config.version.clone() };
+    let patience = tokio::time::sleep(PATIENCE);
+    tokio::pin!(patience);
+    loop {
+        let held = match home.lock(&me)? {
+            Ok(lock) => return Ok(Access::Own(Box::new(Owner::open(config, home, lock).await?))),
+            Err(held) => held,
+        };
+        if let Some(other) = &held {
+            if config.role == Role::Moment && answers(&socket).await {
+                return living(socket, other, &config.version).map(Access::Living);
+            }
+            if config.role == Role::Work && other.role == Role::Work {
+                return Err(taken(&home, other));
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = &mut patience => return Err(match &held {
+                Some(other) if config.role == Role::Work => taken(&home, other),
+                _ => OwnerError::Silent { home: home.path().to_owned() },
+            }),
+        }
+    }
+}
+
+/// Whether somebody serves the socket.
+async fn answers(socket: &Path) -> bool {
+    socket::reach(socket).await.is_ok()
+}
+
+fn living(socket: PathBuf, other: &Holder, ours: &str) -> Result<Living, OwnerError> {
+    if other.version != ours {
+        return Err(OwnerError::Version {
+            pid: other.pid,
+            theirs: other.version.clone(),
+            ours: ours.to_owned(),
+        });
+    }
+    Ok(Living { socket, pid: other.pid, role: other.role })
+}
+
+fn taken(home: &Home, other: &Holder) -> OwnerError {
+    OwnerError::Taken { home: home.path().to_owned(), pid: other.pid, role: other.role }
+}
+
+/// The owner of a home. Dropped without [`Owner::close`] it stops like a killed process: nothing
+/// is lost, and the next owner takes the socket over.
+#[derive(Debug)]
+pub struct Owner {
+    site: Arc<Site>,
+    role: Role,
+    socket: PathBuf,
+    guests: tokio::sync::watch::Receiver<usize>,
+    closing: CancellationToken,
+    serving: JoinHandle<()>,
+    timing: JoinHandle<()>,
+    _stop: DropGuard,
+    lock: Lock,
+}
+
+impl Owner {
+    async fn open(config: OwnerConfig, home: Home, lock: Lock) -> Result<Self, OwnerError> {
+        let OwnerConfig { home: _, role, version, clock, ids, forges } = config;
+        let url = format!("sqlite://{}", home.path().join("relay.db").display());
+        let queue = Queue::new(Store::open(&url).await?, Arc::clone(&clock), ids);
+        let bell = Arc::new(Bell::new(Arc::clone(&clock)));
+        let logs = Arc::new(Logs::new(Arc::clone(&clock), home.path().join("logs")));
+        let timers =
+            Timers::new(Arc::clone(&clock), queue.clone(), Arc::clone(&bell), Arc::clone(&logs));
+        let timers = Arc::new(timers);
+        timers.settle().await?;
+        let closing = CancellationToken::new();
+        let site = Arc::new(Site {
+            queue,
+            bell,
+            logs,
+            timers: Arc::clone(&timers),
+            forges,
+            clock,
+            version,
+            watched: Arc::new(Unwatched),
+            linking: tokio::sync::Mutex::new(()),
+            writes: TaskTracker::new(),
+            closing: closing.clone(),
+        });
+        let path = socket::path_in(home.path());
+        let socket = Socket::bind(home.path())
+            .map_err(|cause| OwnerError::Socket { path: path.clone(), cause })?;
+        let guests = socket.guests();
+        let serving = tokio::spawn(serve(socket, Arc::clone(&site), closing.clone()));
+        let timing = tokio::spawn({
+            let closing = closing.clone();
+            async move { timers.run(closing).await }
+        });
+        let stop = closing.clone().drop_guard();
+        Ok(Self { site, role, socket: path, guests, closing, serving, timing, _stop: stop, lock })
+    }
+
+    /// The socket the site is served on.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The site itself, for what runs in the owner's process.
+    #[must_use]
+    pub fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    /// Lets held requests go, ends those under way, closes the database, removes the socket and
+    /// then lets the lock go.
+    pub async fn close(mut self) {
+        if self.role == Role::Moment {
+            // A command that found this owner is not left in the middle of its requests.
+            let gone = self.guests.wait_for(|guests| *guests == 0);
+            let _ = tokio::time::timeout(GUESTS, gone).await;
+        }
+        self.closing.cancel();
+        self.site.bell.close();
+        if tokio::time::timeout(FAREWELL, &mut self.serving).await.is_err() {
+            self.serving.abort();
+        }
+        let _ = (&mut self.timing).await;
+        self.site.writes.close();
+        if tokio::time::timeout(FAREWELL, self.site.writes.wait()).await.is_err() {
+            tracing::warn!("a write was still under way when the owner closed");
+        }
+        self.site.queue.close().await;
+        if let Err(error) = std::fs::remove_file(&self.socket) {
+            tracing::debug!(%error, "the socket was not removed");
+        }
+        drop(self.lock);
+    }
+}
+
+async fn serve(socket: Socket, site: Arc<Site>, closing: CancellationToken) {
+    let served =
+        axum::serve(socket, router(site)).with_graceful_shutdown(closing.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the socket is no longer served");
+    }
+}

@@ -1,0 +1,72 @@
+//! Every refusal as `application/problem+json`: a code for programs, words and a hint for people.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::api::{Code, Problem};
+use crate::model::IdError;
+use crate::queue::QueueError;
+
+/// A refusal on its way out.
+#[derive(Debug)]
+pub struct Refusal(pub Problem);
+
+/// What a handler gives.
+pub type Answer<T> = Result<T, Refusal>;
+
+impl Refusal {
+    /// The request is not what the route takes.
+    pub fn bad(detail: impl Into<String>) -> Self {
+        Self(Problem::new(Code::BadRequest, detail))
+    }
+
+    /// The site failed at `what`; the cause goes to its log.
+    pub fn internal(what: &str, cause: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%cause, "{what} failed");
+        Self(Problem::new(Code::Internal, format!("{what} failed: {cause}")))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, axum::Json(self.0)).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<IdError> for Refusal {
+    fn from(error: IdError) -> Self {
+        Self::bad(error.to_string())
+    }
+}
+
+impl From<QueueError> for Refusal {
+    fn from(error: QueueError) -> Self {
+        let detail = error.to_string();
+        let problem = |code| Problem::new(code, detail.clone());
+        Self(match &error {
+            QueueError::NotFound { what: "task", .. } => {
+                problem(Code::NotFound).hint("`relay task ls` lists the tasks")
+            }
+            QueueError::NotFound { what: "project", .. } => problem(Code::NotFound)
+                .hint("link the repository first: `relay link PATH` or `relay link OWNER/REPO`"),
+            QueueError::NotFound { .. } => problem(Code::NotFound),
+            QueueError::LeaseLost(_) => problem(Code::LeaseLost),
+            QueueError::WorkerUnknown(_) => problem(Code::WorkerUnknown),
+            QueueError::Conflict { task, .. } => problem(Code::Conflict)
+                .hint(format!("`relay task get '{task}'` shows how it stands")),
+            QueueError::Invalid(_) => problem(Code::BadRequest),
+            QueueError::Store(cause) => return Self::internal("the database", cause),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Every route in one list. The transport is elsewhere: the same router is served on a socket and
+//! over TCP.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+
+use super::problem::Refusal;
+use super::state::Site;
+use super::{feed, projects, tasks, work};
+use crate::api::route::{self, PREFIX};
+use crate::api::{Code, Problem, VERSION_HEADER};
+
+/// The longest body, in bytes. A log's chunk may grow when it is written as JSON, and a local pull
+/// request carries its diff; both are checked for themselves.
+const BODY_MAX: usize = 1024 * 1024;
+const LOG_BODY_MAX: usize = 2 * 1024 * 1024;
+const PULL_BODY_MAX: usize = 4 * 1024 * 1024;
+
+/// The site's API.
+pub fn router(site: Arc<Site>) -> Router {
+    let limit = DefaultBodyLimit::max;
+    let api = Router::new()
+        .route(route::WORKERS, post(work::register).get(work::workers))
+        .route(route::HEARTBEAT, post(work::heartbeat))
+        .route(route::DOORBELL, get(work::doorbell))
+        .route(route::CLAIM, post(work::claim))
+        .route(route::START, post(work::start))
+        .route(route::RECORD, post(work::record))
+        .route(route::LOG, post(work::log).layer(limit(LOG_BODY_MAX)))
+        .route(route::RELEASE, post(work::release))
+        .route(route::TASKS, post(tasks::create).get(tasks::list))
+        .route(route::TASK, get(tasks::detail))
+        .route(route::TASK_LOG, get(feed::log))
+        .route(route::TASK_CANCEL, post(tasks::cancel))
+        .route(route::TASK_RETRY, post(tasks::retry))
+        .route(route::TASK_DONE, post(tasks::done))
+        .route(route::PROJECTS, post(projects::link).get(projects::list))
+        .route(route::PROJECT, get(projects::one))
+        .route(route::LOCAL_PULLS, post(work::open_local_pull).layer(limit(PULL_BODY_MAX)))
+        .route(route::EVENTS, get(feed::events))
+        .route(route::PREFERENCES, post(tasks::prefer).get(tasks::preferences))
+        .route(route::STATUS, get(feed::status));
+    Router::new()
+        .nest(PREFIX, api)
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(limit(BODY_MAX))
+        .layer(from_fn_with_state(Arc::clone(&site), versions))
+        .with_state(site)
+}
+
+async fn no_route(request: Request) -> Refusal {
+    let path = request.uri().path();
+    Refusal(Problem::new(Code::NotFound, format!("there is no route {path}")))
+}
+
+async fn no_method(request: Request) -> Refusal {
+    let (method, path) = (request.method(), request.uri().path());
+    let mut problem = Problem::new(Code::BadRequest, format!("{path} does not take {method}"));
+    problem.status = StatusCode::METHOD_NOT_ALLOWED.as_u16();
+    Refusal(problem)
+}
+
+/// Every answer says the site's version, and a request that says another one is refused: the two
+/// may mean different things by the same words. Only the status is told to every version.
+async fn versions(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let theirs = request.headers().get(VERSION_HEADER);
+    let same = theirs.is_none_or(|theirs| theirs.as_bytes() == site.version.as_bytes());
+    let of_status = request.uri().path().strip_prefix(PREFIX) == Some(route::STATUS);
+    let mut response = if same || of_status {
+        next.run(request).await
+    } else {
+        let theirs = theirs.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+        let detail = format!(
+            "the site runs relay {}, the request came from relay {}",
+            site.version,
+            theirs.unwrap_or_default()
+        );
+        Refusal(Problem::new(Code::VersionMismatch, detail).hint("restart the older one"))
+            .into_response()
+    };
+    if let Ok(version) = HeaderValue::from_str(&site.version) {
+        response.headers_mut().insert(VERSION_HEADER, version);
+    }
+    response
+}

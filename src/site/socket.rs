@@ -1,0 +1,184 @@
+//! The owner's unix socket: for this user's processes alone, by the folder, by the file and by
+//! the caller's user id.
+
+use std::fs::{File, Permissions};
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::serve::Listener;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+
+/// The socket's name in the home.
+const SOCKET: &str = "relay.sock";
+
+/// The longest path every system's `sockaddr_un` takes: macOS has 104 bytes with the final zero.
+const PATH_MAX: usize = 103;
+
+/// A bound socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    listener: UnixListener,
+    /// How many connections of other processes are open.
+    guests: Arc<watch::Sender<usize>>,
+}
+
+/// Where a home's socket is, whether or not anybody listens.
+pub(super) fn path_in(home: &Path) -> PathBuf {
+    home.join(SOCKET)
+}
+
+/// Connects to a home's socket: whether anybody serves it.
+pub(super) async fn reach(path: &Path) -> Result<UnixStream> {
+    let (short, _folder) = bindable(path, path.parent().unwrap_or(Path::new("/")))?;
+    UnixStream::connect(short).await
+}
+
+impl Socket {
+    /// Binds the home's socket. Only the holder of the home's lock may: a socket that is there
+    /// already was left by an owner that died.
+    pub(super) fn bind(home: &Path) -> Result<Self> {
+        let path = path_in(home);
+        match path.symlink_metadata() {
+            Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(&path)?,
+            Ok(_) => return Err(Error::new(ErrorKind::AlreadyExists, "it is not a socket")),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        // Nobody else can enter the folder, so nobody connects before the mode is set.
+        let (short, _folder) = bindable(&path, home)?;
+        let listener = UnixListener::bind(short)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        Ok(Self { listener, guests: Arc::new(watch::Sender::new(0)) })
+    }
+
+    /// How many connections other processes have open.
+    pub(super) fn guests(&self) -> watch::Receiver<usize> {
+        self.guests.subscribe()
+    }
+}
+
+/// A path that `bind` takes: a long one is reached through its opened folder.
+fn bindable(path: &Path, home: &Path) -> Result<(PathBuf, Option<File>)> {
+    if path.as_os_str().len() <= PATH_MAX {
+        return Ok((path.to_owned(), None));
+    }
+    if !cfg!(target_os = "linux") {
+        let text = format!("the path is longer than {PATH_MAX} bytes");
+        return Err(Error::new(ErrorKind::InvalidFilename, text));
+    }
+    let folder = File::open(home)?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(SOCKET), Some(folder)))
+}
+
+impl Listener for Socket {
+    type Io = Line;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (Line, ()) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    if let Some(line) = self.admit(stream) {
+                        return (line, ());
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    // Out of file descriptors, most likely: others have to be closed first.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Socket {
+    /// Takes connections of this user and of root; drops the others without a word.
+    fn admit(&self, stream: UnixStream) -> Option<Line> {
+        let peer = stream.peer_cred().ok()?;
+        let ours = rustix::process::geteuid().as_raw();
+        if peer.uid() != ours && peer.uid() != 0 {
+            tracing::warn!(uid = peer.uid(), "another user's connection was refused");
+            return None;
+        }
+        let own = i32::try_from(std::process::id()).ok();
+        let guest = (peer.pid() != own).then(|| Guest::enter(&self.guests));
+        Some(Line { stream, _guest: guest })
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    stream: UnixStream,
+    _guest: Option<Guest>,
+}
+
+/// Counts a connection of another process while it is open.
+#[derive(Debug)]
+struct Guest(Arc<watch::Sender<usize>>);
+
+impl Guest {
+    fn enter(guests: &Arc<watch::Sender<usize>>) -> Self {
+        guests.send_modify(|n| *n += 1);
+        Self(Arc::clone(guests))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.send_modify(|n| *n = n.saturating_sub(1));
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[std::io::IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,85 @@
+//! What every handler shares.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::bell::Bell;
+use super::forges::Forges;
+use super::logs::Logs;
+use super::problem::{Answer, Refusal};
+use super::timers::Timers;
+use crate::api::feed::ForgeStatus;
+use crate::model::{Actor, Clock};
+use crate::queue::Queue;
+
+/// One site: its queue, its bell and what they need.
+#[derive(Debug)]
+pub struct Site {
+    /// The queue.
+    pub queue: Queue,
+    /// The doorbell.
+    pub bell: Arc<Bell>,
+    /// The runs' logs.
+    pub logs: Arc<Logs>,
+    /// Timers and the reading of what is queued.
+    pub timers: Arc<Timers>,
+    /// GitHub and the repositories on this disk.
+    pub forges: Arc<dyn Forges>,
+    /// The site's clock.
+    pub clock: Arc<dyn Clock>,
+    /// The version of relay this is.
+    pub version: String,
+    /// How it stands with each linked repository.
+    pub watched: Arc<dyn Watched>,
+    /// Links are made one after another, so that two do not take one slug.
+    pub linking: tokio::sync::Mutex<()>,
+    /// Writes under way; they are ended also where the caller hangs up.
+    pub writes: TaskTracker,
+    /// Held answers are let go.
+    pub closing: CancellationToken,
+}
+
+/// Whoever watches the linked repositories, for `GET /status`.
+pub trait Watched: Send + Sync + std::fmt::Debug {
+    /// One for each repository there is news of.
+    fn forges(&self) -> Vec<ForgeStatus>;
+}
+
+/// Nobody watches: an owner for the moment of one command.
+#[derive(Debug)]
+pub struct Unwatched;
+
+impl Watched for Unwatched {
+    fn forges(&self) -> Vec<ForgeStatus> {
+        Vec::new()
+    }
+}
+
+impl Site {
+    /// Runs a write, and what has to follow it, to its end: the caller may hang up in the middle,
+    /// and a change nobody is told of would wait for the next one.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        write: impl Future<Output = Answer<T>> + Send + 'static,
+    ) -> Answer<T> {
+        match self.writes.spawn(write).await {
+            Ok(answer) => answer,
+            Err(cause) => Err(Refusal::internal("the request", &cause)),
+        }
+    }
+
+    /// Notes that the workers at the bell are there, before the queue is asked about workers.
+    pub fn hear_held(&self) {
+        for worker in self.bell.present() {
+            self.queue.heard(&worker);
+        }
+    }
+}
+
+/// The person a request names. It is shown and stored, so it is kept to one short line.
+pub fn person(by: &str) -> Answer<Actor> {
+    let plain = !by.is_empty() && by.len() <= 100 && !by.chars().any(char::is_control);
+    if plain { Ok(Actor::user(by)) } else { Err(Refusal::bad("`by` is not a person's login")) }
+}

@@ -1,0 +1,194 @@
+//! The one timer of a site: it reads what is queued after a change, ends leases that ran out,
+//! unparks, and moves the bell's offers on. While nothing changes it sleeps without a statement.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::bell::Bell;
+use super::logs::Logs;
+use crate::model::{Clock, Timestamp};
+use crate::queue::{Queue, QueueError};
+
+/// After a database error, and against a timer that stays due.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Timers {
+    clock: Arc<dyn Clock>,
+    queue: Queue,
+    bell: Arc<Bell>,
+    logs: Arc<Logs>,
+    state: Mutex<State>,
+    wake: Notify,
+    /// One reading or sweep at a time: an older reading must not overwrite a newer one.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The earliest expiry or unpark.
+    due: Option<Timestamp>,
+    /// What is queued has to be read again, not before this.
+    stale: Option<Timestamp>,
+}
+
+impl Timers {
+    /// Nothing is armed until [`Timers::settle`].
+    pub fn new(clock: Arc<dyn Clock>, queue: Queue, bell: Arc<Bell>, logs: Arc<Logs>) -> Self {
+        Self {
+            clock,
+            queue,
+            bell,
+            logs,
+            state: Mutex::default(),
+            wake: Notify::new(),
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// A write was made that can change what a claim would return, or when the timer is due.
+    pub fn changed(&self) {
+        self.bell.moved();
+        self.reread();
+    }
+
+    /// The bell's picture of the queue was found to be old.
+    pub fn reread(&self) {
+        self.lock().stale = Some(self.clock.now());
+        self.wake.notify_one();
+    }
+
+    /// A lease was given or renewed until `at`.
+    pub fn no_later_than(&self, at: Timestamp) {
+        let mut state = self.lock();
+        if state.due.is_none_or(|due| at < due) {
+            state.due = Some(at);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Sweeps and reads once: what a new owner does before it serves.
+    ///
+    /// # Errors
+    /// The queue's.
+    pub async fn settle(&self) -> Result<(), QueueError> {
+        let _turn = self.turn.lock().await;
+        self.sweep().await?;
+        self.read().await
+    }
+
+    /// Ends what ran out, where the timer is due: what a claim does before it looks, so that
+    /// holders hear of it.
+    ///
+    /// # Errors
+    /// The queue's.
+    pub async fn sweep_if_due(&self) -> Result<(), QueueError> {
+        if self.lock().due.is_none_or(|due| due > self.clock.now()) {
+            return Ok(());
+        }
+        let _turn = self.turn.lock().await;
+        self.sweep().await
+    }
+
+    /// Runs until `closing`.
+    pub async fn run(&self, closing: CancellationToken) {
+        loop {
+            let next = self.next();
+            let sleep = async {
+                match next {
+                    Some(at) => self.clock.sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = closing.cancelled() => return,
+                () = self.wake.notified() => {}
+                () = self.bell.rearmed() => {}
+                () = sleep => {}
+            }
+            self.turn().await;
+        }
+    }
+
+    /// Does what is due now.
+    async fn turn(&self) {
+        let _turn = self.turn.lock().await;
+        let now = self.clock.now();
+        let (due, stale) = {
+            let state = self.lock();
+            let past = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+            (past(state.due), past(state.stale))
+        };
+        let mut done = Ok(());
+        if due {
+            done = self.sweep().await;
+        }
+        if done.is_ok() && (due || stale) {
+            done = self.read().await;
+        }
+        if let Err(error) = done {
+            tracing::warn!(%error, "the queue cannot be read; trying again in a second");
+            self.lock().stale = Some(now + PAUSE);
+            let mut state = self.lock();
+            state.due = state.due.map(|at| at.max(now + PAUSE));
+        }
+        self.bell.tick();
+    }
+
+    async fn sweep(&self) -> Result<(), QueueError> {
+        let swept = self.queue.sweep().await?;
+        for (worker, lease) in &swept.expired {
+            self.logs.ended(lease);
+            self.bell.revoke(worker, lease.clone());
+        }
+        if !swept.expired.is_empty() || !swept.unparked.is_empty() {
+            self.changed();
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<(), QueueError> {
+        // From here on: what is changed while the reading runs sets these again.
+        let before = std::mem::take(&mut *self.lock());
+        self.bell.reading_begins();
+        let read = async { Ok((self.queue.needs().await?, self.queue.next_timer().await?)) };
+        let read: Result<_, QueueError> = read.await;
+        let mut state = self.lock();
+        match read {
+            Ok((needs, due)) => {
+                // A timer that is due although it was just swept would spin.
+                let floor = self.clock.now() + PAUSE;
+                state.due = earliest(state.due, due.map(|at| at.max(floor)));
+                drop(state);
+                self.bell.read(needs);
+                Ok(())
+            }
+            Err(error) => {
+                state.due = earliest(state.due, before.due);
+                state.stale = earliest(state.stale, before.stale);
+                Err(error)
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Timestamp> {
+        let state = self.lock();
+        earliest(earliest(state.due, state.stale), self.bell.next())
+    }
+
+    /// Each change is one assignment, so a panic elsewhere leaves the state whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,302 @@
+//! The worker's routes: register, heartbeat, doorbell, claim, start, record, log, release.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::{Body as Stream, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+
+use super::bell::Ask;
+use super::extract::{Asked, Body, OfProject, OfTask, OfWorker};
+use super::logs::CHUNK_MAX;
+use super::problem::{Answer, Refusal};
+use super::state::Site;
+use crate::api::{
+    Claim, ClaimAnswer, ClaimRequest, Code, Doorbell, DoorbellQuery, HeartbeatAnswer,
+    HeartbeatRequest, LeaseAnswer, LocalPull, LogChunk, LogTaken, OpenLocalPull, Problem,
+    RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, StartRequest, Workers,
+};
+use crate::model::{InstanceId, LaneName, LeaseRef, Task, Worker, WorkerId};
+use crate::queue::{Claimant, Claimed, LeaseRenewal, LocalPullRow, NewWorker, RunEnd};
+
+/// A held answer begins after this, and then says a blank as often, so that proxies keep the line
+/// and a dead one is noticed (DESIGN §3).
+const BLANK_EVERY: Duration = Duration::from_secs(20);
+
+pub(super) async fn register(
+    State(site): State<Arc<Site>>,
+    Body(request): Body<RegisterRequest>,
+) -> Answer<Json<Worker>> {
+    let inner = Arc::clone(&site);
+    site.write(async move {
+        let site = inner;
+        let instance = request.instance_id.clone();
+        let registered = site
+            .queue
+            .register(NewWorker {
+                name: request.name,
+                instance: request.instance_id,
+                host: request.host,
+                lanes: request.lanes,
+                labels: request.labels,
+                forges: request.forges,
+                version: request.version,
+            })
+            .await?;
+        for lease in &registered.ended {
+            site.logs.ended(lease);
+        }
+        site.bell.registered(&registered.worker, Some(instance), &registered.ended);
+        if !registered.ended.is_empty() {
+            site.timers.changed();
+        }
+        Ok(Json(registered.worker))
+    })
+    .await
+}
+
+pub(super) async fn workers(State(site): State<Arc<Site>>) -> Answer<Json<Workers>> {
+    site.hear_held();
+    Ok(Json(Workers { workers: site.queue.workers().await? }))
+}
+
+pub(super) async fn heartbeat(
+    State(site): State<Arc<Site>>,
+    OfWorker(worker): OfWorker,
+    Body(request): Body<HeartbeatRequest>,
+) -> Answer<Json<HeartbeatAnswer>> {
+    let inner = Arc::clone(&site);
+    site.write(async move {
+        let (site, request) = (inner, request);
+        let HeartbeatRequest { instance_id, offline, interval_ms, leases } = request;
+        let renewals =
+            site.queue.heartbeat(&worker, &instance_id, offline, interval_ms, &leases).await?;
+        let mut answers = Vec::with_capacity(renewals.len());
+        for (lease, renewal) in leases.iter().zip(renewals) {
+            answers.push(match renewal {
+                LeaseRenewal::Renewed { expires_at } => {
+                    site.logs.renewed(lease, expires_at);
+                    site.bell.renewed(&worker, lease);
+                    site.timers.no_later_than(expires_at);
+                    LeaseAnswer::Renewed { expires_at }
+                }
+                LeaseRenewal::Lost { reason } => {
+                    site.logs.ended(lease);
+                    site.bell.settled(&worker, lease);
+                    LeaseAnswer::Lost { reason }
+                }
+            });
+        }
+        if offline {
+            site.bell.left(&worker);
+        }
+        Ok(Json(HeartbeatAnswer { leases: answers }))
+    })
+    .await
+}
+
+pub(super) async fn doorbell(
+    State(site): State<Arc<Site>>,
+    Asked(query): Asked<DoorbellQuery>,
+) -> Answer<Response> {
+    let lanes = query.lanes.split(',').map(str::trim).filter(|lane| !lane.is_empty());
+    let lanes = lanes.map(str::parse).collect::<Result<Vec<LaneName>, _>>()?;
+    if let Some(worker) = &query.worker_id {
+        introduce(&site, worker, query.instance_id.as_ref()).await?;
+        site.queue.heard(worker);
+    }
+    let ask = Ask {
+        worker: query.worker_id,
+        instance: query.instance_id,
+        lanes,
+        free: query.free,
+        since: query.since,
+    };
+    let bell = Arc::clone(&site.bell);
+    let wait = Duration::from_secs(u64::from(query.wait));
+    Ok(held(async move { bell.ring(ask, wait).await }.boxed(), BLANK_EVERY).await)
+}
+
+/// Makes sure that the bell knows the worker, and that this instance of it is the living one. The
+/// database is asked once a worker and owner.
+async fn introduce(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>) -> Answer<()> {
+    let unknown = || {
+        let detail = format!("worker `{worker}` is not registered, or another instance of it is");
+        Refusal(Problem::new(Code::WorkerUnknown, detail))
+    };
+    match site.bell.knows(worker, instance) {
+        Some(true) => return Ok(()),
+        Some(false) => return Err(unknown()),
+        None => {}
+    }
+    if let Some(instance) = instance {
+        site.queue.heartbeat(worker, instance, false, None, &[]).await?;
+    }
+    let known = site.queue.workers().await?.into_iter().find(|known| known.id == *worker);
+    site.bell.registered(&known.ok_or_else(unknown)?, instance.cloned(), &[]);
+    Ok(())
+}
+
+/// The doorbell's answer as a response. One that comes soon is an ordinary one; after `every` the
+/// head goes out with a blank in front of the JSON, and a blank `every` so often.
+async fn held(mut ring: BoxFuture<'static, Doorbell>, every: Duration) -> Response {
+    if let Ok(answer) = tokio::time::timeout(every, &mut ring).await {
+        return Json(answer).into_response();
+    }
+    let blanks = stream::unfold(Some(ring), move |ring| async move {
+        let mut ring = ring?;
+        match tokio::time::timeout(every, &mut ring).await {
+            Ok(answer) => {
+                let json = serde_json::to_vec(&answer).unwrap_or_default();
+                Some((Bytes::from(json), None))
+            }
+            Err(_) => Some((Bytes::from_static(b" "), Some(ring))),
+        }
+    });
+    let body = stream::once(async { Bytes::from_static(b" ") }).chain(blanks);
+    let body = Stream::from_stream(body.map(Ok::<_, Infallible>));
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+pub(super) async fn claim(
+    State(site): State<Arc<Site>>,
+    Body(request): Body<ClaimRequest>,
+) -> Answer<Json<ClaimAnswer>> {
+    let inner = Arc::clone(&site);
+    site.write(async move {
+        let site = inner;
+        site.timers.sweep_if_due().await?;
+        let began = site.bell.reading();
+        let claimant = Claimant {
+            worker: request.worker_id,
+            instance: request.instance_id,
+            claim_id: request.claim_id,
+            lanes: request.lanes,
+            labels: request.labels,
+        };
+        let Some(claimed) = site.queue.claim(&claimant).await? else {
+            if site.bell.declined(&claimant.worker, claimant.lanes.as_deref(), began) {
+                site.timers.reread();
+            }
+            return Ok(Json(ClaimAnswer { claim: None }));
+        };
+        let Claimed { lease, run, task, project, effects, branch } = claimed;
+        let worker = claimant.worker;
+        site.logs.claimed(lease.reference(), worker.clone(), run.clone(), lease.expires_at);
+        site.bell.claimed(&worker, &task.id);
+        site.timers.no_later_than(lease.expires_at);
+        let claim = Claim { lease, run, task, project, effects, branch };
+        Ok(Json(ClaimAnswer { claim: Some(claim) }))
+    })
+    .await
+}
+
+pub(super) async fn start(
+    State(site): State<Arc<Site>>,
+    OfTask(task): OfTask,
+    Body(request): Body<StartRequest>,
+) -> Answer<Json<Task>> {
+    let lease = LeaseRef { task, epoch: request.epoch };
+    let queue = site.queue.clone();
+    site.write(
+        async move { Ok(Json(queue.start(&lease, &request.worker_id, &request.branch).await?)) },
+    )
+    .await
+}
+
+pub(super) async fn record(
+    State(site): State<Arc<Site>>,
+    OfTask(task): OfTask,
+    Body(request): Body<RecordRequest>,
+) -> Answer<StatusCode> {
+    let lease = LeaseRef { task, epoch: request.epoch };
+    let queue = site.queue.clone();
+    site.write(async move {
+        queue.record(&lease, &request.worker_id, &request.effect).await?;
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
+}
+
+pub(super) async fn log(
+    State(site): State<Arc<Site>>,
+    OfTask(task): OfTask,
+    Body(chunk): Body<LogChunk>,
+) -> Answer<Json<LogTaken>> {
+    if chunk.text.len() > CHUNK_MAX {
+        let detail = format!("a chunk of a log is at most {CHUNK_MAX} bytes");
+        return Err(Refusal(Problem::new(Code::TooLarge, detail)));
+    }
+    let lease = LeaseRef { task, epoch: chunk.epoch };
+    let chunk = Arc::new(chunk);
+    loop {
+        if let Some(next) = append(&site, &lease, &chunk).await? {
+            return Ok(Json(LogTaken { next }));
+        }
+        let asked = site.logs.asking();
+        let run = site.queue.check_lease(&lease, &chunk.worker_id).await?;
+        site.logs.believe(asked, lease.clone(), chunk.worker_id.clone(), run);
+    }
+}
+
+async fn append(site: &Arc<Site>, lease: &LeaseRef, chunk: &Arc<LogChunk>) -> Answer<Option<u64>> {
+    let (logs, lease, chunk) = (Arc::clone(&site.logs), lease.clone(), Arc::clone(chunk));
+    let write = move || logs.append(&lease, &chunk.worker_id, chunk.offset, &chunk.text);
+    match tokio::task::spawn_blocking(write).await {
+        Ok(written) => written.map_err(|e| Refusal::internal("writing the run's log", &e)),
+        Err(cause) => Err(Refusal::internal("writing the run's log", &cause)),
+    }
+}
+
+pub(super) async fn release(
+    State(site): State<Arc<Site>>,
+    OfTask(task): OfTask,
+    Body(request): Body<ReleaseRequest>,
+) -> Answer<Json<ReleaseAnswer>> {
+    let lease = LeaseRef { task, epoch: request.epoch };
+    let inner = Arc::clone(&site);
+    site.write(async move {
+        let (site, worker) = (inner, request.worker_id);
+        let end = RunEnd {
+            reason: request.reason,
+            pr: request.pr,
+            pr_url: request.pr_url,
+            summary: request.summary,
+            error: request.error,
+            usage: request.usage,
+            note: request.note,
+        };
+        let task = site.queue.finish(&lease, &worker, end).await?;
+        site.logs.ended(&lease);
+        site.bell.settled(&worker, &lease);
+        site.timers.changed();
+        Ok(Json(ReleaseAnswer { task }))
+    })
+    .await
+}
+
+pub(super) async fn open_local_pull(
+    State(site): State<Arc<Site>>,
+    OfProject(slug): OfProject,
+    Body(request): Body<OpenLocalPull>,
+) -> Answer<Json<LocalPull>> {
+    if request.lease.task.repo != slug {
+        return Err(Refusal::bad(format!("`{}` is no task of `{slug}`", request.lease.task)));
+    }
+    let queue = site.queue.clone();
+    site.write(async move {
+        let OpenLocalPull { lease, worker_id, title, body, branch, base, head, diff, comment } =
+            request;
+        let number = lease.task.number;
+        let row = LocalPullRow { number, title, body, branch, base, head, diff, comment };
+        queue.open_local_pull(&lease, &worker_id, &row).await?;
+        let kept = queue.local_pull(&lease.task).await?.unwrap_or(row);
+        Ok(Json(super::tasks::local_pull(kept)))
+    })
+    .await
+}
