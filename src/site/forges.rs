@@ -1,11 +1,15 @@
 //! What the site asks a forge for a person: a repository to link, an issue to work on.
 
+mod known;
+
 use std::path::Path;
 
 use async_trait::async_trait;
 
 use crate::api::Problem;
 use crate::model::{Project, RepoName};
+
+pub use known::KnownForges;
 
 /// The forges as the site needs them; handed in, so that tests need no network.
 #[async_trait]

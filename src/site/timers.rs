@@ -78,7 +78,7 @@ impl Timers {
     pub async fn settle(&self) -> Result<(), QueueError> {
         let _turn = self.turn.lock().await;
         self.sweep().await?;
-        self.read().await
+        self.read(true).await
     }
 
     /// Ends what ran out, where the timer is due: what a claim does before it looks, so that
@@ -128,12 +128,12 @@ impl Timers {
             done = self.sweep().await;
         }
         if done.is_ok() && (due || stale) {
-            done = self.read().await;
+            done = self.read(due).await;
         }
         if let Err(error) = done {
             tracing::warn!(%error, "the queue cannot be read; trying again in a second");
-            self.lock().stale = Some(now + PAUSE);
             let mut state = self.lock();
+            state.stale = Some(now + PAUSE);
             state.due = state.due.map(|at| at.max(now + PAUSE));
         }
         self.bell.tick();
@@ -151,7 +151,8 @@ impl Timers {
         Ok(())
     }
 
-    async fn read(&self) -> Result<(), QueueError> {
+    /// Reads what is queued and when the next timer is due; `swept` says that a sweep was just made.
+    async fn read(&self, swept: bool) -> Result<(), QueueError> {
         // From here on: what is changed while the reading runs sets these again.
         let before = std::mem::take(&mut *self.lock());
         self.bell.reading_begins();
@@ -162,7 +163,8 @@ impl Timers {
             Ok((needs, due)) => {
                 // A timer that is due although it was just swept would spin.
                 let floor = self.clock.now() + PAUSE;
-                state.due = earliest(state.due, due.map(|at| at.max(floor)));
+                let due = due.map(|at| if swept { at.max(floor) } else { at });
+                state.due = earliest(state.due, due);
                 drop(state);
                 self.bell.read(needs);
                 Ok(())
