@@ -9,13 +9,18 @@
 //!
 //! Architecture invariant: imports nothing of relay but `model`, and knows no vendor.
 
+mod lane;
 mod program;
 mod redact;
 mod run;
 mod supervise;
 mod tail;
+mod tree;
+mod wire;
 
+pub use lane::{EndedBy, LaneEnd, LaneLimits, LaneRun, run_lane};
 pub use program::{ProcessError, Program, check_executable};
 pub use redact::{MASK, Redactor, RedactorStream, SHORTEST_SECRET};
 pub use run::{Limits, Output, run};
 pub use supervise::{SUPERVISE, supervisor_main};
+pub use tail::CUT;

@@ -189,7 +189,8 @@ impl Drop for Group {
     }
 }
 
-fn pid(child: &Child) -> Option<Pid> {
+/// The child's number, until it was reaped.
+pub(super) fn pid(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 

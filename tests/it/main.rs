@@ -7,3 +7,5 @@ mod cli;
 mod github;
 mod support;
 mod tidy;
+#[cfg(target_os = "linux")]
+mod tree;

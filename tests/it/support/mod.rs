@@ -2,3 +2,6 @@
 
 pub mod clock;
 pub mod fake_github;
+pub mod full;
+#[cfg(target_os = "linux")]
+pub mod processes;

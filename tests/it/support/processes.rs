@@ -1,0 +1,101 @@
+//! Finding processes by a word of their command line, whatever namespace, session or group they
+//! went to.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long something that must happen may take.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The processes that stand under one word, and their end when the test ends, however it does.
+#[derive(Debug)]
+pub struct Marked {
+    /// A word that is also a number of seconds, so that `sleep 600 $MARK` carries it.
+    pub mark: String,
+}
+
+impl Marked {
+    /// A word that no other test of this run uses.
+    pub fn new() -> Self {
+        let unique = relay::system::SystemIds;
+        let digits: String = relay::model::Ids::uuid(&unique)
+            .bytes()
+            .filter(u8::is_ascii_hexdigit)
+            .map(|b| char::from(b'0' + b % 10))
+            .collect();
+        Self { mark: format!("0.{digits}") }
+    }
+
+    /// The `sleep` processes that carry the mark and are alive.
+    pub fn alive(&self) -> Vec<Pid> {
+        let sleeps = |line: &str| line.starts_with("sleep\0") && line.contains(&self.mark);
+        all().into_iter().filter(|p| sleeps(&p.line)).map(|p| p.pid).collect()
+    }
+
+    /// Waits until exactly this many are alive.
+    pub async fn wait_for(&self, count: usize) {
+        for _ in 0..PATIENCE.as_millis() / 10 {
+            if self.alive().len() == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} marked processes instead of {count}", self.alive().len());
+    }
+
+    /// The supervisor above the marked processes.
+    pub fn supervisor(&self) -> Pid {
+        let all: HashMap<Pid, Process> = all().into_iter().map(|p| (p.pid, p)).collect();
+        let mut chains = self.alive().into_iter().map(|mut pid| {
+            loop {
+                let process = all.get(&pid)?;
+                if process.line.ends_with("\0__supervise\0") {
+                    return Some(pid);
+                }
+                pid = process.parent?;
+            }
+        });
+        chains.find_map(|found| found).expect("no supervisor above the marked processes")
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        for pid in self.alive() {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+struct Process {
+    pid: Pid,
+    parent: Option<Pid>,
+    /// Arguments, each ended by NUL; empty for the dead.
+    line: String,
+}
+
+fn all() -> Vec<Process> {
+    let read = |pid: i32| {
+        let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        let line = String::from_utf8_lossy(&bytes).into_owned();
+        Some(Process { pid: Pid::from_raw(pid)?, parent: Pid::from_raw(parent), line })
+    };
+    std::fs::read_dir("/proc")
+        .expect("a process table")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(read)
+        .collect()
+}
+
+/// The first of these names on the usual paths.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    ["/usr/bin", "/bin", "/usr/sbin"]
+        .iter()
+        .map(|dir| PathBuf::from(dir).join(name))
+        .find(|p| p.exists())
+}
