@@ -84,3 +84,31 @@ pub enum StoreError {
         path: String,
     },
 }
+
+/// Sorts what sqlx says. SQLite's result codes are those of sqlite.org/rescode.html; the low byte
+/// is the kind, the rest refines it.
+pub(super) fn explain(path: &str, error: sqlx::Error) -> StoreError {
+    let path = path.to_owned();
+    let detail = match &error {
+        sqlx::Error::Database(database) => database.message().to_owned(),
+        other => other.to_string(),
+    };
+    let code = match &error {
+        sqlx::Error::Database(database) => {
+            database.code().and_then(|c| c.parse::<u32>().ok()).map(|c| c & 0xff)
+        }
+        _ => None,
+    };
+    match (code, error) {
+        (Some(5 | 6), _) => StoreError::Busy { path },
+        (Some(8 | 10 | 13), _) => StoreError::Disk { path, detail },
+        (Some(11 | 26), _) => StoreError::Corrupt { path, detail },
+        (Some(3 | 14 | 23), _) => StoreError::Open { path, detail },
+        (_, sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed) => StoreError::Closed { path },
+        (_, sqlx::Error::PoolTimedOut) => StoreError::Busy { path },
+        (_, sqlx::Error::ColumnDecode { index, source }) => {
+            StoreError::Row { path, column: index, detail: source.to_string() }
+        }
+        _ => StoreError::Statement { path, detail },
+    }
+}

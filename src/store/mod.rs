@@ -1,21 +1,192 @@
 //! The only room that knows sqlx: migrations and the statements, each in the method that uses it.
+//!
+//! SQLite today. The texts keep to what Postgres takes as well (`$1`, `on conflict`, `returning`,
+//! partial indexes, `(values …)` with `column1`), but for three things its half will spell
+//! differently: `begin immediate`, `changes()`, and the growth of `events.seq`.
+//!
+//! A write is one text of several statements in one transaction, sent in one call (2,300 claims
+//! and finishes a second against 1,550 as statements of their own), and it runs to its end in a
+//! task of its own: a caller that goes away cannot leave a transaction half done.
 
+mod claims;
 mod error;
+mod events;
+mod leases;
+mod migrate;
+mod people;
+mod preferences;
+mod projects;
+mod row;
+mod runs;
+mod tasks;
+mod timers;
 mod types;
+mod workers;
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions, AnyRow};
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection};
+
+use crate::model::Task;
+
+pub use claims::{Claim, ClaimedRow};
 pub use error::StoreError;
-pub use types::{LocalPullRow, Need, NewTask, NewWorker, Swept};
+pub use leases::{Finish, HeartbeatRow};
+pub use people::{Ended, Ending};
+pub use row::Fields;
+pub use runs::{JournalEntry, RunHead};
+pub use tasks::Asked;
+pub use timers::{Sweep, Swept};
+pub use types::{LocalPullRow, Need, NewTask, NewWorker};
+
+/// How long a statement waits for another process that holds the file.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Readers beside the one writer; each is a thread, opened when needed and closed when idle.
+const READERS: u32 = 3;
 
 /// The open database.
 #[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    writer: AnyPool,
+    readers: AnyPool,
+    path: String,
+}
+
+/// A statement, or several, with what is bound to them.
+type Sql = Query<'static, Any, AnyArguments>;
 
 impl Store {
-    /// Opens `sqlite:///absolute/path`, makes the file where it is missing and brings it up to date.
+    /// Opens `sqlite:///absolute/path` (the rest of the text is the path as it is), makes the file
+    /// for its owner alone where it is missing, and brings the schema up to date.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        Err(StoreError::Url { url: url.to_owned() })
+        let path = url
+            .strip_prefix("sqlite://")
+            .filter(|path| path.starts_with('/'))
+            .ok_or_else(|| StoreError::Url { url: without_login(url) })?
+            .to_owned();
+        make_private(&path)?;
+        sqlx::any::install_default_drivers();
+        let options = AnyConnectOptions::from_str(&format!("sqlite://{}?mode=rw", escaped(&path)))
+            .map_err(|e| StoreError::Open { path: path.clone(), detail: e.to_string() })?
+            .disable_statement_logging();
+        first_contact(&options).await.map_err(|e| error::explain(&path, e))?;
+        let writer = pool()
+            .min_connections(1)
+            .max_connections(1)
+            .idle_timeout(None)
+            .connect_with(options.clone())
+            .await
+            .map_err(|e| error::explain(&path, e))?;
+        migrate::migrate(&writer, &path).await?;
+        let readers = pool()
+            .min_connections(0)
+            .max_connections(READERS)
+            .idle_timeout(Duration::from_secs(10))
+            .connect_lazy_with(options);
+        Ok(Self { writer, readers, path })
     }
 
     /// Waits for what is under way and closes the file.
-    pub async fn close(&self) {}
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    /// Runs a write to its end and gives the rows of all its statements in order.
+    async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
+        let pool = self.writer.clone();
+        let done = tokio::spawn(async move {
+            let mut connection = pool.acquire().await?;
+            let rows = sql.fetch_all(&mut *connection).await;
+            if rows.is_err() {
+                // Where the text had begun a transaction it is still open; where it had not,
+                // this is refused, which is as good.
+                let _ = sqlx::raw_sql("rollback").execute(&mut *connection).await;
+            }
+            rows
+        });
+        match done.await {
+            Ok(rows) => rows.map_err(|e| error::explain(&self.path, e)),
+            Err(_) => Err(StoreError::Closed { path: self.path.clone() }),
+        }
+    }
+
+    /// Reads.
+    async fn read(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
+        sql.fetch_all(&self.readers).await.map_err(|e| error::explain(&self.path, e))
+    }
+
+    /// The task, where the write before it touched exactly one row.
+    fn touched_task(&self, rows: &[AnyRow]) -> Result<Option<Task>, StoreError> {
+        match rows {
+            [touched, task] if self.fields(touched).has("touched") => {
+                self.fields(task).task().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A row with its columns by name.
+    fn fields<'a>(&'a self, row: &'a AnyRow) -> Fields<'a> {
+        Fields { row, path: &self.path }
+    }
+}
+
+fn pool() -> AnyPoolOptions {
+    AnyPoolOptions::new()
+        .acquire_timeout(BUSY + Duration::from_secs(5))
+        .max_lifetime(None)
+        // A ping a statement for a file on this disk would cost more than the statement.
+        .test_before_acquire(false)
+        .after_connect(|connection, _| Box::pin(prepare(connection)))
+}
+
+/// What each connection is told first.
+async fn prepare(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+    let pragmas = "pragma busy_timeout = 5000; pragma journal_mode = wal; \
+                   pragma synchronous = full; pragma foreign_keys = on;";
+    sqlx::raw_sql(pragmas).execute(connection).await.map(|_| ())
+}
+
+/// Opens the file once outside the pool, which would try for ten seconds and then not say why.
+async fn first_contact(options: &AnyConnectOptions) -> Result<(), sqlx::Error> {
+    let mut connection = AnyConnection::connect_with(options).await?;
+    prepare(&mut connection).await?;
+    connection.close().await
+}
+
+/// Makes the file for its owner alone: it holds the texts of private issues. SQLite gives the
+/// files beside it the same mode.
+fn make_private(path: &str) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(e) => Err(StoreError::Open { path: path.to_owned(), detail: e.to_string() }),
+    }
+}
+
+/// The path as it must stand in a URL.
+fn escaped(path: &str) -> String {
+    path.bytes().fold(String::with_capacity(path.len()), |mut url, byte| {
+        if byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push_str(&format!("%{byte:02X}"));
+        }
+        url
+    })
+}
+
+/// A URL that can be shown: without name and password.
+fn without_login(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
+        _ => url.to_owned(),
+    }
 }

@@ -1,8 +1,7 @@
 //! What the store takes and gives, beside the nouns of `model`.
 
 use crate::model::{
-    ForgeKind, InstanceId, Label, LaneName, LeaseRef, RepoName, TaskId, Timestamp, WorkerId,
-    WorkerName,
+    ForgeKind, InstanceId, Label, LaneName, RepoName, TaskId, Timestamp, WorkerName,
 };
 
 /// A worker that introduces itself.
@@ -41,15 +40,6 @@ pub struct NewTask {
     pub asked_by: String,
     /// When it was asked for: the label event's time, or now.
     pub seen_at: Timestamp,
-}
-
-/// What the timers did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Leases that ran out; their tasks are queued again.
-    pub expired: Vec<(WorkerId, LeaseRef)>,
-    /// Parked tasks whose time has come.
-    pub unparked: Vec<TaskId>,
 }
 
 /// What a queued task asks of a worker.

@@ -5,6 +5,7 @@
 
 mod cli;
 mod github;
+mod queue;
 mod support;
 mod tidy;
 #[cfg(target_os = "linux")]

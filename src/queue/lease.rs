@@ -1,0 +1,246 @@
+//! What a worker does under its lease: start, record, finish.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{LocalPullRow, Queue, QueueError, RunEnd};
+use crate::model::{
+    Disposition, Effect, EventKind, LeaseRef, Outcome, RunId, StopReason, Task, TaskState,
+    Timestamp, WorkerId,
+};
+use crate::store::{Finish, RunHead};
+
+/// How often infrastructure is tried again in a row before a person has to look.
+pub const RETRIES: u32 = 5;
+
+/// The pause before the first of them; it doubles (facts of peers: 10 s · 2^(n-1), at most 300 s).
+pub const RETRY_FIRST: Duration = Duration::from_secs(10);
+
+/// The longest pause.
+pub const RETRY_MOST: Duration = Duration::from_secs(300);
+
+/// A quota that is said to be over already is still waited for so long: what the vendor says may
+/// be wrong, and each try costs a run.
+const QUOTA_LEAST: Duration = Duration::from_secs(60);
+
+impl Queue {
+    /// The lane starts on `branch`; the task is running. May be repeated.
+    pub async fn start(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        branch: &str,
+    ) -> Result<Task, QueueError> {
+        let now = self.inner.clock.now();
+        let task = self.inner.store.start(lease, worker, now, branch).await?;
+        task.ok_or_else(|| QueueError::LeaseLost(lease.clone()))
+    }
+
+    /// An effect goes into the journal. May be repeated; of each kind the last of an epoch counts.
+    pub async fn record(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        effect: &Effect,
+    ) -> Result<(), QueueError> {
+        let now = self.inner.clock.now();
+        let done = self.inner.store.record(lease, worker, now, effect).await?;
+        if done { Ok(()) } else { Err(QueueError::LeaseLost(lease.clone())) }
+    }
+
+    /// The run ends, and the lease with it; where the task goes follows from the reason. Repeated
+    /// after it was done, it changes nothing and gives the task as it stands.
+    pub async fn finish(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        end: RunEnd,
+    ) -> Result<Task, QueueError> {
+        let lost = || QueueError::LeaseLost(lease.clone());
+        let store = &self.inner.store;
+        let now = self.inner.clock.now();
+        let head = store.run_head(lease, worker).await?.ok_or_else(lost)?;
+        if head.ended_by_worker {
+            return self.task(&lease.task).await;
+        }
+        let next = Next::after(&end.reason, head.retries, now);
+        let message = end.error.as_deref().or(end.summary.as_deref()).map(first_line);
+        let finish = Finish {
+            lease,
+            worker,
+            now,
+            reason: &end.reason,
+            outcome: end.reason.outcome(),
+            state: next.state,
+            parked_until: next.parked_until,
+            retries: next.retries,
+            message,
+            summary: end.summary.as_deref(),
+            error: end.error.as_deref(),
+            pr: end.pr,
+            pr_url: end.pr_url.as_deref(),
+            usage: end.usage.as_ref(),
+            events: events(lease, &head, &end, &next),
+        };
+        if let Some(at) = next.parked_until {
+            self.due_at(at);
+        }
+        let finished = store.finish(&finish).await?;
+        if let Some(at) = next.parked_until {
+            self.due_at(at);
+        }
+        match finished {
+            Some(task) => Ok(task),
+            // The same call may have been on its way twice.
+            None => match store.run_head(lease, worker).await? {
+                Some(head) if head.ended_by_worker => self.task(&lease.task).await,
+                _ => Err(lost()),
+            },
+        }
+    }
+
+    /// The run of a live lease, for whatever else is written under it.
+    pub async fn check_lease(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+    ) -> Result<RunId, QueueError> {
+        let run = self.inner.store.live_run(lease, worker, self.inner.clock.now()).await?;
+        run.ok_or_else(|| QueueError::LeaseLost(lease.clone()))
+    }
+
+    /// Opens, or updates, the pull request of a local repository.
+    pub async fn open_local_pull(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        pull: &LocalPullRow,
+    ) -> Result<(), QueueError> {
+        let now = self.inner.clock.now();
+        let done = self.inner.store.open_local_pull(lease, worker, now, pull).await?;
+        if done { Ok(()) } else { Err(QueueError::LeaseLost(lease.clone())) }
+    }
+}
+
+/// Where a task goes when its run has ended.
+#[derive(Debug, PartialEq, Eq)]
+struct Next {
+    state: TaskState,
+    parked_until: Option<Timestamp>,
+    /// Infrastructure failures in a row.
+    retries: u32,
+}
+
+impl Next {
+    fn after(reason: &StopReason, retries: u32, now: Timestamp) -> Self {
+        let to = |state| Self { state, parked_until: None, retries: 0 };
+        match reason.disposition() {
+            Disposition::Review => to(TaskState::Review),
+            Disposition::Done => to(TaskState::Done),
+            Disposition::Fail => to(TaskState::Failed),
+            Disposition::Cancel => to(TaskState::Cancelled),
+            // The worker gave it up: that says nothing about a row of failures.
+            Disposition::Requeue => Self { retries, ..to(TaskState::Queued) },
+            Disposition::Park(until) => {
+                Self { parked_until: Some(until.max(now + QUOTA_LEAST)), ..to(TaskState::Parked) }
+            }
+            Disposition::Retry if retries >= RETRIES => Self { retries, ..to(TaskState::Failed) },
+            Disposition::Retry => Self {
+                state: TaskState::Parked,
+                parked_until: Some(now + pause(retries)),
+                retries: retries + 1,
+            },
+        }
+    }
+}
+
+/// The pause after `before` failures in a row and one more.
+fn pause(before: u32) -> Duration {
+    RETRY_FIRST.saturating_mul(2_u32.saturating_pow(before)).min(RETRY_MOST)
+}
+
+/// What the end of a run tells, in order: by the lane (`true`) or by the runner.
+fn events(
+    lease: &LeaseRef,
+    head: &RunHead,
+    end: &RunEnd,
+    next: &Next,
+) -> Vec<(EventKind, bool, serde_json::Value)> {
+    let mut told = Vec::new();
+    let data = json!({
+        "epoch": lease.epoch, "run": head.id, "stop": end.reason, "error": end.error,
+        "pr": end.pr, "pr_url": end.pr_url,
+    });
+    match end.reason.outcome() {
+        Outcome::Finished => told.push((EventKind::RunFinished, false, data)),
+        Outcome::Failed => told.push((EventKind::RunFailed, false, data)),
+        Outcome::Released => {}
+    }
+    let stop = json!({ "epoch": lease.epoch, "stop": end.reason, "until": next.parked_until });
+    match next.state {
+        TaskState::Parked => told.push((EventKind::TaskParked, false, stop)),
+        TaskState::Queued => told.push((EventKind::TaskQueued, false, stop)),
+        TaskState::Cancelled => told.push((EventKind::TaskCancelled, false, stop)),
+        TaskState::Done => told.push((EventKind::TaskDone, false, stop)),
+        _ => {}
+    }
+    if let Some(usage) = &end.usage {
+        let data = json!({ "epoch": lease.epoch, "run": head.id, "usage": usage });
+        told.push((EventKind::StepUsage, true, data));
+    }
+    if let Some(note) = &end.note {
+        let data = json!({ "epoch": lease.epoch, "run": head.id, "note": note });
+        told.push((EventKind::PluginMark, true, data));
+    }
+    told
+}
+
+/// The first line with something on it, for where a task has one line.
+fn first_line(text: &str) -> &str {
+    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let seconds: Vec<u64> = (0..7).map(|n| pause(n).as_secs()).collect();
+        assert_eq!(seconds, [10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(pause(u32::MAX), RETRY_MOST);
+    }
+
+    #[test]
+    fn a_quota_in_the_past_is_still_waited_for() {
+        let now = Timestamp(1_000_000);
+        let next = Next::after(&StopReason::Quota { until: Timestamp(5) }, 3, now);
+        assert_eq!(next.parked_until, Some(now + QUOTA_LEAST));
+        assert_eq!(next.retries, 0);
+    }
+
+    #[test]
+    fn every_end_tells_at_least_one_event() {
+        let lease =
+            LeaseRef { task: "a/b#1".parse().expect("an id"), epoch: crate::model::Epoch(1) };
+        let head = RunHead {
+            id: "00000000-0000-7000-8000-000000000001".parse().expect("an id"),
+            lane: "claude".parse().expect("a lane"),
+            retries: 0,
+            ended_by_worker: false,
+        };
+        for reason in [
+            StopReason::Finished,
+            StopReason::NoChanges,
+            StopReason::Skipped,
+            StopReason::Cancelled,
+            StopReason::Quota { until: Timestamp(0) },
+            StopReason::Crashed,
+            StopReason::WorkerStopped,
+        ] {
+            let next = Next::after(&reason, 0, Timestamp(0));
+            assert!(!events(&lease, &head, &RunEnd::bare(reason), &next).is_empty());
+        }
+    }
+}

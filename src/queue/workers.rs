@@ -1,0 +1,104 @@
+//! Workers: they introduce themselves, and are heard of.
+
+use super::seen::Known;
+use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered};
+use crate::model::{InstanceId, LEASE, LeaseRef, StopReason, Worker, WorkerId, WorkerState};
+use crate::store::HeartbeatRow;
+
+impl Queue {
+    /// A worker introduces itself. Its id is stable for its name; a new instance ends the leases of
+    /// the one before at once. The same instance may repeat it.
+    pub async fn register(&self, r: NewWorker) -> Result<Registered, QueueError> {
+        let now = self.inner.clock.now();
+        let ended = self.inner.store.register(&r, &self.new_id()?, now).await?;
+        let workers = self.inner.store.workers(now).await?;
+        let worker = workers
+            .into_iter()
+            .find(|worker| worker.name == r.name)
+            .ok_or_else(|| QueueError::WorkerUnknown(r.name.to_string()))?;
+        let known = Known {
+            instance: r.instance,
+            offline: false,
+            interval_ms: worker.interval_ms,
+            last_seen: now,
+            lanes: worker.lanes.clone(),
+            labels: worker.labels.clone(),
+        };
+        self.inner.seen.put(&worker.id, known);
+        Ok(Registered { worker, ended })
+    }
+
+    /// Notes, without a statement, that a worker was heard of: it holds the doorbell.
+    pub fn heard(&self, worker: &WorkerId) {
+        self.inner.seen.heard(worker, self.inner.clock.now());
+    }
+
+    /// A worker says that it lives, and which leases it believes it holds. Each is renewed to 30
+    /// minutes from now, also when it had run out and nobody took the task, and answered in the
+    /// order given. Without leases and news it costs no statement. An old instance is
+    /// [`QueueError::WorkerUnknown`].
+    pub async fn heartbeat(
+        &self,
+        worker: &WorkerId,
+        instance: &InstanceId,
+        offline: bool,
+        interval_ms: Option<u64>,
+        leases: &[LeaseRef],
+    ) -> Result<Vec<LeaseRenewal>, QueueError> {
+        let inner = &self.inner;
+        let now = inner.clock.now();
+        if leases.is_empty() && inner.seen.is_idle_beat(worker, instance, offline, interval_ms) {
+            inner.seen.heard(worker, now);
+            return Ok(Vec::new());
+        }
+        let beat = HeartbeatRow {
+            worker,
+            instance,
+            offline,
+            interval_ms,
+            leases,
+            now,
+            expires_at: now + LEASE,
+        };
+        let Some(renewed) = inner.store.heartbeat(&beat).await? else {
+            return Err(QueueError::WorkerUnknown(worker.to_string()));
+        };
+        inner.seen.beat(worker, instance, offline, interval_ms, now);
+        self.due_at(beat.expires_at);
+        let mut answers = Vec::with_capacity(leases.len());
+        for lease in leases {
+            let outcome = if renewed.contains(lease) {
+                Ok(())
+            } else {
+                inner.store.revive(lease, &beat).await?
+            };
+            answers.push(match outcome {
+                Ok(()) => LeaseRenewal::Renewed { expires_at: beat.expires_at },
+                Err(reason) => LeaseRenewal::Lost { reason },
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Every worker, by name, with the leases it holds.
+    pub async fn workers(&self) -> Result<Vec<Worker>, QueueError> {
+        let now = self.inner.clock.now();
+        let mut workers = self.inner.store.workers(now).await?;
+        for worker in &mut workers {
+            let Some(known) = self.inner.seen.get(&worker.id) else { continue };
+            if known.last_seen > worker.last_seen {
+                worker.last_seen = known.last_seen;
+                worker.state = WorkerState::derive(now, known.last_seen, known.offline);
+            }
+        }
+        Ok(workers)
+    }
+}
+
+impl LeaseRenewal {
+    /// Whether the lease is gone because a person called the task off.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Lost { reason: StopReason::Cancelled })
+    }
+}

@@ -1,0 +1,403 @@
+//! What a worker writes under its lease. Each text names `(task, epoch)` and the holder, and
+//! changes nothing unless that lease is the live one.
+
+use std::fmt::Write as _;
+
+use sqlx::AssertSqlSafe;
+
+use super::row::{json_text, task_columns, word_text};
+use super::{LocalPullRow, Store, StoreError};
+use crate::model::{
+    Effect, EventKind, InstanceId, LeaseRef, Outcome, RunId, StopReason, Task, TaskState,
+    Timestamp, Usage, WorkerId,
+};
+
+/// The condition of every write of a worker: `$1` the task, `$2` the epoch, `$3` the holder, `$4`
+/// now.
+macro_rules! live {
+    () => {
+        "tasks.id = $1 and tasks.epoch = $2 and tasks.worker_id = $3 \
+         and tasks.state in ('claimed', 'running') and tasks.expires_at > $4"
+    };
+}
+
+/// A heartbeat.
+#[derive(Debug)]
+pub struct HeartbeatRow<'a> {
+    /// Whose.
+    pub worker: &'a WorkerId,
+    /// Which start of it.
+    pub instance: &'a InstanceId,
+    /// Whether it goes.
+    pub offline: bool,
+    /// How often it checks in; `None` leaves what was said.
+    pub interval_ms: Option<u64>,
+    /// The leases to renew.
+    pub leases: &'a [LeaseRef],
+    /// Now.
+    pub now: Timestamp,
+    /// When renewed leases end.
+    pub expires_at: Timestamp,
+}
+
+/// The end of a run, decided.
+#[derive(Debug)]
+pub struct Finish<'a> {
+    /// Under which lease.
+    pub lease: &'a LeaseRef,
+    /// Whose.
+    pub worker: &'a WorkerId,
+    /// Now.
+    pub now: Timestamp,
+    /// Why it stopped.
+    pub reason: &'a StopReason,
+    /// The seed's word for it.
+    pub outcome: Outcome,
+    /// Where the task goes.
+    pub state: TaskState,
+    /// Not before this, where it is parked.
+    pub parked_until: Option<Timestamp>,
+    /// Infrastructure failures in a row after this one.
+    pub retries: u32,
+    /// One line for the task.
+    pub message: Option<&'a str>,
+    /// The lane's summary.
+    pub summary: Option<&'a str>,
+    /// What went wrong.
+    pub error: Option<&'a str>,
+    /// The pull request's number.
+    pub pr: Option<u64>,
+    /// Where it can be read.
+    pub pr_url: Option<&'a str>,
+    /// What it cost.
+    pub usage: Option<&'a Usage>,
+    /// What to tell, in order; `agent` stands for the task's lane, else it is the runner.
+    pub events: Vec<(EventKind, bool, serde_json::Value)>,
+}
+
+impl Store {
+    /// Notes that a worker lives and renews the leases it names, also those that ran out and that
+    /// nobody took. Gives the leases renewed; `None` where the instance is not the worker's.
+    pub async fn heartbeat(
+        &self,
+        beat: &HeartbeatRow<'_>,
+    ) -> Result<Option<Vec<LeaseRef>>, StoreError> {
+        let mut text = String::from(
+            "begin immediate;
+            insert into events (at, kind, actor, data)
+                select $3, case $4 when 1 then 'worker.offline' else 'worker.online' end,
+                    'runner:' || name, '{}'
+                from workers where id = $1 and instance_id = $2 and offline <> $4;
+            update workers set last_seen = $3, offline = $4,
+                interval_ms = coalesce($5, interval_ms)
+            where id = $1 and instance_id = $2 returning id as known;",
+        );
+        if !beat.leases.is_empty() {
+            text.push_str(
+                "update tasks set expires_at = $6
+                where worker_id = $1 and state in ('claimed', 'running')
+                  and exists (select 1 from workers where id = $1 and instance_id = $2)
+                  and (id, epoch) in (values ",
+            );
+            for i in 0..beat.leases.len() {
+                let comma = if i == 0 { "" } else { ", " };
+                let _ = write!(text, "{comma}(${}, ${})", 7 + 2 * i, 8 + 2 * i);
+            }
+            text.push_str(") returning id as renewed, epoch;");
+        }
+        text.push_str("commit");
+        let mut sql = sqlx::query(AssertSqlSafe(text))
+            .bind(beat.worker.to_string())
+            .bind(beat.instance.to_string())
+            .bind(beat.now.0)
+            .bind(i64::from(beat.offline))
+            .bind(beat.interval_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)))
+            .bind(beat.expires_at.0);
+        for lease in beat.leases {
+            sql = sql.bind(lease.task.to_string()).bind(lease.epoch.0);
+        }
+        let rows = self.write(sql).await?;
+        let (mut known, mut renewed) = (false, Vec::new());
+        for row in rows.iter().map(|row| self.fields(row)) {
+            if row.has("known") {
+                known = true;
+            } else {
+                renewed.push(row.lease("renewed")?);
+            }
+        }
+        Ok(known.then_some(renewed))
+    }
+
+    /// Gives back a lease that was swept and that nobody took: its task is still queued under the
+    /// same epoch and the same request. `Err(reason)` inside says why the lease is lost instead.
+    pub async fn revive(
+        &self,
+        lease: &LeaseRef,
+        beat: &HeartbeatRow<'_>,
+    ) -> Result<Result<(), StopReason>, StoreError> {
+        let sql = sqlx::query(
+            "begin immediate;
+            update tasks set
+                state = case when (
+                    select r.started_at from runs r where r.task_id = $1 and r.epoch = $2
+                ) is null then 'claimed' else 'running' end,
+                worker_id = $3,
+                claim_id = (select r.claim_id from runs r where r.task_id = $1 and r.epoch = $2),
+                expires_at = $6, updated_at = $4, stop_reason = null, message = null
+            where id = $1 and epoch = $2 and state = 'queued' and epoch > request_epoch
+              and exists (
+                  select 1 from runs r join workers w on w.id = r.worker_id
+                  where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3
+                    and r.ended_by = 'expiry'
+                    and r.instance_id = $5 and w.instance_id = $5
+                    and not exists (select 1 from tasks o where o.claim_id = r.claim_id));
+            update runs set finished_at = null, ended_by = null, outcome = null, stop_reason = null
+            where task_id = $1 and epoch = $2 and changes() = 1;
+            insert into events (at, kind, actor, task_id, data)
+                select $4, 'run.claimed', 'runner:' || name, $1,
+                    '{\"epoch\":' || $2 || ',\"renewed\":true}'
+                from workers where id = $3 and changes() = 1;
+            select ended_by, stop_reason from runs
+            where task_id = $1 and epoch = $2 and worker_id = $3;
+            commit",
+        )
+        .bind(lease.task.to_string())
+        .bind(lease.epoch.0)
+        .bind(beat.worker.to_string())
+        .bind(beat.now.0)
+        .bind(beat.instance.to_string())
+        .bind(beat.expires_at.0);
+        let rows = self.write(sql).await?;
+        let Some(row) = rows.first() else { return Ok(Err(StopReason::LeaseLost)) };
+        let row = self.fields(row);
+        if row.is_null("ended_by") {
+            return Ok(Ok(()));
+        }
+        let by_person = row.text("ended_by")? == "person";
+        Ok(Err(if by_person { StopReason::Cancelled } else { StopReason::LeaseLost }))
+    }
+
+    /// The lane starts on `branch`; told once. `None` where the lease is not the live one.
+    pub async fn start(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        now: Timestamp,
+        branch: &str,
+    ) -> Result<Option<Task>, StoreError> {
+        let sql = sqlx::query(concat!(
+            "begin immediate;
+            insert into events (at, kind, actor, task_id, data)
+                select $4, 'run.started', 'runner:' || w.name, tasks.id, $6
+                from tasks join workers w on w.id = tasks.worker_id
+                where tasks.state = 'claimed' and ",
+            live!(),
+            ";
+            update runs set started_at = coalesce(started_at, $4)
+            where task_id = $1 and epoch = $2 and exists (select 1 from tasks where ",
+            live!(),
+            ");
+            update tasks set state = 'running', branch = $5,
+                updated_at = case state when 'claimed' then $4 else updated_at end
+            where ",
+            live!(),
+            " returning id as touched;
+            select ",
+            task_columns!(),
+            " from tasks where id = $1;
+            commit"
+        ))
+        .bind(lease.task.to_string())
+        .bind(lease.epoch.0)
+        .bind(worker.to_string())
+        .bind(now.0)
+        .bind(branch.to_owned())
+        .bind(serde_json::json!({ "epoch": lease.epoch, "branch": branch }).to_string());
+        let rows = self.write(sql).await?;
+        self.touched_task(&rows)
+    }
+
+    /// An effect goes into the journal, over the same kind's of this epoch; what it says of branch
+    /// and pull request goes to the task. False where the lease is not the live one.
+    pub async fn record(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        now: Timestamp,
+        effect: &Effect,
+    ) -> Result<bool, StoreError> {
+        let (branch, pr, url) = match effect {
+            Effect::Pushed { branch, .. } => (Some(branch.clone()), None, None),
+            Effect::PullRequest { number, url } => (None, Some(*number), Some(url.clone())),
+            Effect::Committed { .. } | Effect::Commented { .. } => (None, None, None),
+        };
+        let sql = sqlx::query(concat!(
+            "begin immediate;
+            insert into effects (task_id, epoch, kind, body, recorded_at)
+                select $1, $2, $5, $6, $4 from tasks where ",
+            live!(),
+            " on conflict (task_id, epoch, kind) do update
+                set body = excluded.body, recorded_at = excluded.recorded_at
+            returning task_id as touched;
+            update tasks set branch = coalesce($7, branch), pr = coalesce($8, pr),
+                pr_url = coalesce($9, pr_url)
+            where ",
+            live!(),
+            ";
+            commit"
+        ))
+        .bind(lease.task.to_string())
+        .bind(lease.epoch.0)
+        .bind(worker.to_string())
+        .bind(now.0)
+        .bind(effect.kind())
+        .bind(json_text(effect))
+        .bind(branch)
+        .bind(pr.map(bounded))
+        .bind(url);
+        Ok(self.write(sql).await?.len() == 1)
+    }
+
+    /// Ends the run and the lease and moves the task on. `None` where the lease is not the live one.
+    pub async fn finish(&self, end: &Finish<'_>) -> Result<Option<Task>, StoreError> {
+        const FIRST_EVENT: usize = 15;
+        let usage_at = FIRST_EVENT + 3 * end.events.len();
+        let mut text = String::from(concat!(
+            "begin immediate;
+            update tasks set state = $5, parked_until = $6, retries = $7, stop_reason = $8,
+                message = $9, pr = coalesce($10, pr), pr_url = coalesce($11, pr_url),
+                worker_id = null, claim_id = null, expires_at = null, updated_at = $4
+            where ",
+            live!(),
+            " returning id as touched;
+            update runs set finished_at = $4, ended_by = 'worker', outcome = $12,
+                stop_reason = $8, summary = $13, error = $14
+            where task_id = $1 and epoch = $2 and changes() = 1;
+            insert into events (at, kind, actor, task_id, data)
+                select $4, e.column1,
+                    case e.column2 when 'agent' then 'agent:' || t.lane
+                        else 'runner:' || w.name end,
+                    t.id, e.column3
+                from (values "
+        ));
+        for i in 0..end.events.len() {
+            let at = FIRST_EVENT + 3 * i;
+            let comma = if i == 0 { "" } else { ", " };
+            let _ = write!(text, "{comma}(${at}, ${}, ${})", at + 1, at + 2);
+        }
+        text.push_str(
+            ") as e, tasks t, workers w where t.id = $1 and w.id = $3 and changes() = 1;",
+        );
+        if end.usage.is_some() {
+            text.push_str(
+                "insert into usage (run_id, task_id, lane, worker_id, at, model, input_tokens,
+                    cache_read_tokens, cache_write_tokens, output_tokens, model_calls, turns,
+                    cost_usd, duration_ms)
+                select r.id, r.task_id, t.lane, r.worker_id, $4",
+            );
+            for i in 0..9 {
+                let _ = write!(text, ", ${}", usage_at + i);
+            }
+            text.push_str(
+                " from runs r join tasks t on t.id = r.task_id
+                where r.task_id = $1 and r.epoch = $2 and changes() > 0;",
+            );
+        }
+        text.push_str(concat!("select ", task_columns!(), " from tasks where id = $1; commit"));
+
+        let mut sql = sqlx::query(AssertSqlSafe(text))
+            .bind(end.lease.task.to_string())
+            .bind(end.lease.epoch.0)
+            .bind(end.worker.to_string())
+            .bind(end.now.0)
+            .bind(end.state.as_str())
+            .bind(end.parked_until.map(|t| t.0))
+            .bind(i64::from(end.retries))
+            .bind(json_text(end.reason))
+            .bind(end.message.map(str::to_owned))
+            .bind(end.pr.map(bounded))
+            .bind(end.pr_url.map(str::to_owned))
+            .bind(word_text(&end.outcome))
+            .bind(end.summary.map(str::to_owned))
+            .bind(end.error.map(str::to_owned));
+        for (kind, by_agent, data) in &end.events {
+            let actor = if *by_agent { "agent" } else { "runner" };
+            sql = sql.bind(kind.as_str()).bind(actor).bind(data.to_string());
+        }
+        if let Some(usage) = end.usage {
+            sql = sql
+                .bind(usage.model.clone())
+                .bind(usage.input_tokens.map(bounded))
+                .bind(usage.cache_read_tokens.map(bounded))
+                .bind(usage.cache_write_tokens.map(bounded))
+                .bind(usage.output_tokens.map(bounded))
+                .bind(usage.model_calls.map(bounded))
+                .bind(usage.turns.map(bounded))
+                .bind(usage.cost_usd)
+                .bind(usage.duration_ms.map(bounded));
+        }
+        let rows = self.write(sql).await?;
+        self.touched_task(&rows)
+    }
+
+    /// The run of a live lease.
+    pub async fn live_run(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<Option<RunId>, StoreError> {
+        let sql = sqlx::query(concat!(
+            "select runs.id as run_id from tasks
+            join runs on runs.task_id = tasks.id and runs.epoch = tasks.epoch where ",
+            live!()
+        ))
+        .bind(lease.task.to_string())
+        .bind(lease.epoch.0)
+        .bind(worker.to_string())
+        .bind(now.0);
+        let rows = self.read(sql).await?;
+        rows.first().map(|row| self.fields(row).parsed("run_id")).transpose()
+    }
+
+    /// Opens, or updates, the pull request of a local repository. A comment stays until another
+    /// is given. False where the lease is not the live one.
+    pub async fn open_local_pull(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+        now: Timestamp,
+        pull: &LocalPullRow,
+    ) -> Result<bool, StoreError> {
+        let sql = sqlx::query(concat!(
+            "insert into local_pulls (task_id, number, title, body, branch, base, head, diff,
+                comment, updated_at)
+            select $1, $5, $6, $7, $8, $9, $10, $11, $12, $4 from tasks where ",
+            live!(),
+            " on conflict (task_id) do update set number = excluded.number,
+                title = excluded.title, body = excluded.body, branch = excluded.branch,
+                base = excluded.base, head = excluded.head, diff = excluded.diff,
+                comment = coalesce(excluded.comment, local_pulls.comment),
+                updated_at = excluded.updated_at
+            returning task_id as touched"
+        ))
+        .bind(lease.task.to_string())
+        .bind(lease.epoch.0)
+        .bind(worker.to_string())
+        .bind(now.0)
+        .bind(bounded(pull.number))
+        .bind(pull.title.clone())
+        .bind(pull.body.clone())
+        .bind(pull.branch.clone())
+        .bind(pull.base.clone())
+        .bind(pull.head.clone())
+        .bind(pull.diff.clone())
+        .bind(pull.comment.clone());
+        Ok(self.write(sql).await?.len() == 1)
+    }
+}
+
+/// A count as the database's integer; none of them comes near the bound.
+fn bounded(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

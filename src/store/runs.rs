@@ -1,0 +1,115 @@
+//! Runs and the journal of their effects.
+
+use super::{Store, StoreError};
+use crate::model::{Effect, Epoch, LaneName, LeaseRef, Run, RunId, TaskId, Usage, WorkerId};
+
+/// One entry of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEntry {
+    /// Under which claim it was recorded.
+    pub epoch: Epoch,
+    /// What.
+    pub effect: Effect,
+}
+
+/// What the end of a run is decided by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunHead {
+    /// The run.
+    pub id: RunId,
+    /// The task's lane.
+    pub lane: LaneName,
+    /// Infrastructure failures of the task in a row, before this run.
+    pub retries: u32,
+    /// Whether its own worker has ended it.
+    pub ended_by_worker: bool,
+}
+
+impl Store {
+    /// The run under a lease of `worker`, live or not.
+    pub async fn run_head(
+        &self,
+        lease: &LeaseRef,
+        worker: &WorkerId,
+    ) -> Result<Option<RunHead>, StoreError> {
+        let sql = sqlx::query(
+            "select r.id, r.ended_by, t.lane, t.retries
+            from runs r join tasks t on t.id = r.task_id
+            where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3 and t.epoch = r.epoch",
+        )
+        .bind(lease.task.to_string())
+        .bind(lease.epoch.0)
+        .bind(worker.to_string());
+        let rows = self.read(sql).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let row = self.fields(row);
+        Ok(Some(RunHead {
+            id: row.parsed("id")?,
+            lane: row.parsed("lane")?,
+            retries: u32::try_from(row.int("retries")?).unwrap_or(u32::MAX),
+            ended_by_worker: row.optional_text("ended_by")?.is_some_and(|by| by == "worker"),
+        }))
+    }
+
+    /// A task's runs, the newest first.
+    pub async fn runs(&self, id: &TaskId) -> Result<Vec<Run>, StoreError> {
+        let sql = sqlx::query(
+            "select r.id, r.task_id, r.epoch, r.worker_id, r.claimed_at, r.started_at,
+                r.finished_at, r.outcome, r.stop_reason, r.summary, r.error,
+                u.run_id, u.model, u.input_tokens, u.cache_read_tokens, u.cache_write_tokens,
+                u.output_tokens, u.model_calls, u.turns, u.cost_usd, u.duration_ms
+            from runs r left join usage u on u.run_id = r.id
+            where r.task_id = $1 order by r.epoch desc",
+        )
+        .bind(id.to_string());
+        let rows = self.read(sql).await?;
+        let run = |row: &sqlx::any::AnyRow| {
+            let row = self.fields(row);
+            let usage = if row.is_null("run_id") {
+                None
+            } else {
+                Some(Usage {
+                    model: row.optional_text("model")?,
+                    input_tokens: row.count("input_tokens")?,
+                    cache_read_tokens: row.count("cache_read_tokens")?,
+                    cache_write_tokens: row.count("cache_write_tokens")?,
+                    output_tokens: row.count("output_tokens")?,
+                    model_calls: row.count("model_calls")?,
+                    turns: row.count("turns")?,
+                    cost_usd: row.real("cost_usd")?,
+                    duration_ms: row.count("duration_ms")?,
+                })
+            };
+            Ok(Run {
+                id: row.parsed("id")?,
+                task: row.parsed("task_id")?,
+                epoch: Epoch(row.int("epoch")?),
+                worker: row.parsed("worker_id")?,
+                claimed_at: row.time("claimed_at")?,
+                started_at: row.optional_time("started_at")?,
+                finished_at: row.optional_time("finished_at")?,
+                outcome: row.optional_word("outcome")?,
+                stop_reason: row.optional_json("stop_reason")?,
+                summary: row.optional_text("summary")?,
+                error: row.optional_text("error")?,
+                usage,
+            })
+        };
+        rows.iter().map(run).collect()
+    }
+
+    /// The journal of a task's current request, in the order of the epochs.
+    pub async fn journal(&self, id: &TaskId) -> Result<Vec<JournalEntry>, StoreError> {
+        let sql = sqlx::query(
+            "select e.epoch, e.body from effects e join tasks t on t.id = e.task_id
+            where e.task_id = $1 and e.epoch > t.request_epoch order by e.epoch, e.kind",
+        )
+        .bind(id.to_string());
+        let rows = self.read(sql).await?;
+        let entry = |row: &sqlx::any::AnyRow| {
+            let row = self.fields(row);
+            Ok(JournalEntry { epoch: Epoch(row.int("epoch")?), effect: row.json("body")? })
+        };
+        rows.iter().map(entry).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! Tasks: asked for, and looked at.
+
+use super::row::task_columns;
+use super::{Need, NewTask, Store, StoreError};
+use crate::model::{RepoName, Task, TaskId, TaskState, Timestamp};
+
+/// What became of a wish for a task.
+#[derive(Debug)]
+pub enum Asked {
+    /// The project is not linked.
+    NoProject,
+    /// There is a new task.
+    New(Task),
+    /// A task that had ended is queued anew.
+    Again(Task),
+    /// Nothing changed.
+    Existing(Task),
+}
+
+impl Store {
+    /// A task is asked for. An ended one is queued anew where this wish is newer than the one it
+    /// was made for and than its end; the text is then the wish's, and it starts over.
+    pub async fn ask(&self, new: &NewTask, now: Timestamp) -> Result<Asked, StoreError> {
+        let actor = format!("user:{}", new.asked_by);
+        let sql = sqlx::query(concat!(
+            "begin immediate;
+            update tasks set state = 'queued', request_epoch = epoch, retries = 0,
+                parked_until = null, stop_reason = null, message = null, title = $4, body = $5,
+                asked_by = $6, seen_at = $7, asked_at = $8, updated_at = $8
+            where slug = $1 and number = $2 and lane = $3
+              and state in ('review', 'failed', 'done', 'cancelled')
+              and seen_at < $7 and updated_at < $7
+            returning id as again;
+            insert into events (at, kind, actor, task_id, data)
+                select $8, 'task.queued', $9, id, '{\"why\":\"again\"}' from tasks
+                where slug = $1 and number = $2 and lane = $3 and changes() = 1;
+            insert into tasks (id, slug, number, lane, state, title, body, asked_by, seen_at,
+                asked_at, created_at, updated_at)
+            select p.slug || '#' || coalesce($2, p.next_number) || case when exists (
+                    select 1 from tasks o
+                    where o.slug = p.slug and o.number = coalesce($2, p.next_number)
+                ) then ':' || $3 else '' end,
+                p.slug, coalesce($2, p.next_number), $3, 'queued', $4, $5, $6, $7, $8, $8, $8
+            from projects p where p.slug = $1
+            on conflict (slug, number, lane) do nothing
+            returning id as added;
+            insert into events (at, kind, actor, task_id, data)
+                select $8, 'task.queued', $9, id, '{\"why\":\"new\"}' from tasks
+                where slug = $1 and lane = $3 and changes() = 1
+                  and number = coalesce($2, (select next_number from projects where slug = $1));
+            select ",
+            task_columns!(),
+            " from tasks where slug = $1 and lane = $3
+                and number = coalesce($2, (select next_number from projects where slug = $1));
+            update projects set next_number = coalesce($2, next_number) + 1
+            where slug = $1 and next_number <= coalesce($2, next_number);
+            commit"
+        ))
+        .bind(new.slug.to_string())
+        .bind(new.number.map(|n| i64::try_from(n).unwrap_or(i64::MAX)))
+        .bind(new.lane.to_string())
+        .bind(new.title.clone())
+        .bind(new.body.clone())
+        .bind(new.asked_by.clone())
+        .bind(new.seen_at.0)
+        .bind(now.0)
+        .bind(actor);
+        let rows = self.write(sql).await?;
+        let (mut again, mut added, mut task) = (false, false, None);
+        for row in rows.iter().map(|row| self.fields(row)) {
+            if row.has("again") {
+                again = true;
+            } else if row.has("added") {
+                added = true;
+            } else {
+                task = Some(row.task()?);
+            }
+        }
+        Ok(match task {
+            None => Asked::NoProject,
+            Some(task) if added => Asked::New(task),
+            Some(task) if again => Asked::Again(task),
+            Some(task) => Asked::Existing(task),
+        })
+    }
+
+    /// One task.
+    pub async fn task(&self, id: &TaskId) -> Result<Option<Task>, StoreError> {
+        let sql = sqlx::query(concat!("select ", task_columns!(), " from tasks where id = $1"))
+            .bind(id.to_string());
+        let rows = self.read(sql).await?;
+        rows.first().map(|row| self.fields(row).task()).transpose()
+    }
+
+    /// Tasks in a state, or all, the newest first.
+    pub async fn tasks(&self, state: Option<TaskState>) -> Result<Vec<Task>, StoreError> {
+        let sql = sqlx::query(concat!(
+            "select ",
+            task_columns!(),
+            " from tasks where $1 is null or state = $1
+            order by created_at desc, slug, number desc, lane"
+        ))
+        .bind(state.map(TaskState::as_str));
+        self.read(sql).await?.iter().map(|row| self.fields(row).task()).collect()
+    }
+
+    /// Tasks of a project that the forge may still have a word about, the oldest first.
+    pub async fn open_tasks(&self, slug: &RepoName) -> Result<Vec<Task>, StoreError> {
+        let sql = sqlx::query(concat!(
+            "select ",
+            task_columns!(),
+            " from tasks where slug = $1 and state not in ('failed', 'done', 'cancelled')
+            order by created_at, number, lane"
+        ))
+        .bind(slug.to_string());
+        self.read(sql).await?.iter().map(|row| self.fields(row).task()).collect()
+    }
+
+    /// What every queued task asks of a worker, in the order in which they are claimed.
+    pub async fn needs(&self) -> Result<Vec<Need>, StoreError> {
+        let sql = sqlx::query(concat!(
+            "select ",
+            task_columns!(),
+            ", p.forge, p.host from tasks join projects p on p.slug = tasks.slug
+            where tasks.state = 'queued'
+            order by tasks.asked_at, tasks.slug, tasks.number"
+        ));
+        let rows = self.read(sql).await?;
+        let need = |row: &sqlx::any::AnyRow| {
+            let row = self.fields(row);
+            Ok(Need {
+                task: row.parsed("id")?,
+                lane: row.parsed("lane")?,
+                labels: row.labels("required_labels")?,
+                forge: row.word("forge")?,
+                host: row.text("host")?,
+            })
+        };
+        rows.iter().map(need).collect()
+    }
+}

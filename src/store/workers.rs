@@ -1,0 +1,156 @@
+//! Workers: who they are, and when they were heard of.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use sqlx::AssertSqlSafe;
+
+use super::{NewWorker, Store, StoreError};
+use crate::model::{InstanceId, LeaseRef, Timestamp, Worker, WorkerId, WorkerState};
+
+impl Store {
+    /// Makes the worker, or lets a new start of it speak for it: leases of the start before end,
+    /// and their tasks are queued again. Gives those leases. Told as `worker.registered` the first
+    /// time, as `worker.online` when it is another start or returns after it had said good-bye.
+    pub async fn register(
+        &self,
+        new: &NewWorker,
+        id: &WorkerId,
+        now: Timestamp,
+    ) -> Result<Vec<LeaseRef>, StoreError> {
+        let traits: Vec<(&str, String)> = new
+            .lanes
+            .iter()
+            .map(|lane| ("lane", lane.to_string()))
+            .chain(new.labels.iter().map(|label| ("label", label.to_string())))
+            .chain(new.forges.iter().map(|forge| ("forge", forge.clone())))
+            .collect();
+        let mut text = String::from(
+            "begin immediate;
+            insert into events (at, kind, actor, data)
+                select $7, case when exists (select 1 from workers where name = $2)
+                        then 'worker.online' else 'worker.registered' end,
+                    'runner:' || $2, $6
+                where not exists (
+                    select 1 from workers where name = $2 and instance_id = $3 and offline = 0);
+            insert into events (at, kind, actor, task_id, data)
+                select $7, 'lease.expired', 'runner:' || w.name, t.id,
+                    '{\"epoch\":' || t.epoch || ',\"why\":\"new_instance\"}'
+                from tasks t join workers w on w.id = t.worker_id
+                where w.name = $2 and w.instance_id <> $3;
+            update runs set finished_at = $7, ended_by = 'instance', outcome = 'released',
+                stop_reason = '{\"reason\":\"lease_lost\"}'
+            where (task_id, epoch) in (
+                select t.id, t.epoch from tasks t join workers w on w.id = t.worker_id
+                where w.name = $2 and w.instance_id <> $3);
+            update tasks set state = 'queued', worker_id = null, claim_id = null,
+                expires_at = null, updated_at = $7, stop_reason = '{\"reason\":\"lease_lost\"}',
+                message = 'its worker was started anew'
+            where worker_id = (select id from workers where name = $2 and instance_id <> $3)
+            returning id as ended, epoch;
+            insert into workers (id, name, instance_id, host, version, registered_at, last_seen)
+                values ($1, $2, $3, $4, $5, $7, $7)
+                on conflict (name) do update set instance_id = excluded.instance_id,
+                    host = excluded.host, version = excluded.version,
+                    last_seen = excluded.last_seen, offline = 0;
+            delete from worker_traits
+                where worker_id = (select id from workers where name = $2);",
+        );
+        if !traits.is_empty() {
+            text.push_str(
+                "insert into worker_traits (worker_id, kind, value)
+                select w.id, v.column1, v.column2 from workers w, (values ",
+            );
+            for i in 0..traits.len() {
+                let comma = if i == 0 { "" } else { ", " };
+                let _ = write!(text, "{comma}(${}, ${})", 8 + 2 * i, 9 + 2 * i);
+            }
+            text.push_str(") as v where w.name = $2 on conflict do nothing;");
+        }
+        text.push_str("commit");
+        let data = serde_json::json!({ "host": new.host, "version": new.version });
+        let mut sql = sqlx::query(AssertSqlSafe(text))
+            .bind(id.to_string())
+            .bind(new.name.to_string())
+            .bind(new.instance.to_string())
+            .bind(new.host.clone())
+            .bind(new.version.clone())
+            .bind(data.to_string())
+            .bind(now.0);
+        for (kind, value) in traits {
+            sql = sql.bind(kind).bind(value);
+        }
+        let rows = self.write(sql).await?;
+        rows.iter().map(|row| self.fields(row).lease("ended")).collect()
+    }
+
+    /// Whether `instance` speaks for the worker.
+    pub async fn speaks_for(
+        &self,
+        worker: &WorkerId,
+        instance: &InstanceId,
+    ) -> Result<bool, StoreError> {
+        let sql = sqlx::query("select id from workers where id = $1 and instance_id = $2")
+            .bind(worker.to_string())
+            .bind(instance.to_string());
+        Ok(!self.read(sql).await?.is_empty())
+    }
+
+    /// Every worker, by name. Its state is derived from `now` and when the database last heard
+    /// of it.
+    pub async fn workers(&self, now: Timestamp) -> Result<Vec<Worker>, StoreError> {
+        let rows = self
+            .read(sqlx::query(
+                "select id, name, host, version, last_seen, offline, interval_ms
+                from workers order by name",
+            ))
+            .await?;
+        let mut workers = Vec::with_capacity(rows.len());
+        for row in rows.iter().map(|row| self.fields(row)) {
+            let last_seen = row.time("last_seen")?;
+            workers.push(Worker {
+                id: row.parsed("id")?,
+                name: row.parsed("name")?,
+                host: row.text("host")?,
+                lanes: Vec::new(),
+                labels: Vec::new(),
+                forges: Vec::new(),
+                version: row.text("version")?,
+                state: WorkerState::derive(now, last_seen, row.int("offline")? != 0),
+                last_seen,
+                interval_ms: row.count("interval_ms")?,
+                leases: Vec::new(),
+            });
+        }
+        let places: BTreeMap<WorkerId, usize> =
+            workers.iter().enumerate().map(|(i, w)| (w.id.clone(), i)).collect();
+
+        let rows = self
+            .read(sqlx::query(
+                "select worker_id, kind, value from worker_traits order by worker_id, kind, value",
+            ))
+            .await?;
+        for row in rows.iter().map(|row| self.fields(row)) {
+            let place = places.get(&row.parsed::<WorkerId>("worker_id")?);
+            let Some(worker) = place.and_then(|i| workers.get_mut(*i)) else { continue };
+            match row.text("kind")?.as_str() {
+                "lane" => worker.lanes.push(row.parsed("value")?),
+                "label" => worker.labels.push(row.parsed("value")?),
+                _ => worker.forges.push(row.text("value")?),
+            }
+        }
+
+        let rows = self
+            .read(sqlx::query(
+                "select worker_id, id, epoch from tasks where worker_id is not null
+                order by updated_at, id",
+            ))
+            .await?;
+        for row in rows.iter().map(|row| self.fields(row)) {
+            let place = places.get(&row.parsed::<WorkerId>("worker_id")?);
+            let Some(worker) = place.and_then(|i| workers.get_mut(*i)) else { continue };
+            worker.leases.push(row.lease("id")?);
+        }
+        Ok(workers)
+    }
+}

@@ -1,0 +1,25 @@
+//! The queue's conformance suite: each test is a function of a bench, run on every database.
+
+mod bench;
+mod claims;
+mod leases;
+mod model_test;
+mod people;
+mod recovery;
+mod store;
+
+/// Runs each named function as a test of its own on each database. Postgres joins with a second
+/// module here.
+macro_rules! on_each_database {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name(crate::queue::bench::Bench::sqlite().await).await;
+                }
+            )*
+        }
+    };
+}
+pub(crate) use on_each_database;
