@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::checkout::COPY_NOTE;
 use super::isolation::{ASK, Address, Command, LOCAL, TRANSFER};
-use super::{Commit, Git, GitError, Remote, check_branch, open};
+use super::{Commit, Git, GitError, Remote, check_branch, error, open};
 use crate::model::{RepoName, RepoProblem};
 
 /// So many packs are put together again: each fetch that brings something adds one, and each
@@ -198,8 +198,12 @@ impl Mirror {
             &address.url,
             "+refs/heads/*:refs/heads/*".as_ref(),
         ];
-        self.git.run(Command::in_repo(into, "fetch", args).talking_to(address, TRANSFER)).await?;
-        Ok(())
+        let fetch = Command::in_repo(into, "fetch", args).talking_to(address, TRANSFER);
+        let output = self.git.try_run(fetch).await?;
+        // git gets by without a pack it cannot read, and says so; the lane's git would as well.
+        let said = error::text_of(&output);
+        let is_whole = output.code == Some(0) && !said.lines().any(|l| l.starts_with("error: "));
+        if is_whole { Ok(()) } else { Err(GitError::told("fetch", &output)) }
     }
 
     /// Best effort: a git before 2.32 cannot, and reads on with many packs.

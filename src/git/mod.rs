@@ -23,6 +23,7 @@ mod push;
 mod refs;
 mod snapshot;
 mod tree_rules;
+mod warm_index;
 
 use std::ffi::OsString;
 use std::fmt;

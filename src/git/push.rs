@@ -118,12 +118,7 @@ impl Mirror {
             match self.move_fence(fence, &seen, &remote).await? {
                 Verdict::Landed => return Ok(FenceClaim::Held),
                 Verdict::Moved(text) | Verdict::Broken(text) => last = text,
-                Verdict::FenceRefused { text, .. } => {
-                    return match seen.fence {
-                        None => Ok(FenceClaim::Unsupported),
-                        Some(_) => refused(PushProblem::Other, text),
-                    };
-                }
+                Verdict::FenceRefused { .. } => return Ok(FenceClaim::Unsupported),
                 Verdict::Refused(Refusal { why, text }) => return refused(why, text),
             }
         }
@@ -168,8 +163,9 @@ impl Mirror {
                 return Ok(Pushed::Done { commit, fenced });
             }
             if let Some(branch) = &seen.branch {
-                let ours = [seen.recorded(), Some(&commit), landed.as_ref()];
-                if !ours.contains(&Some(branch)) && !self.is_part_of(branch, &commit)? {
+                let ours =
+                    [seen.recorded(), Some(&commit), landed.as_ref()].contains(&Some(branch));
+                if !ours && !self.is_part_of(branch, &commit)? {
                     let text = format!(
                         "the branch `{}` is at {branch}, which relay did not push",
                         push.branch
@@ -192,9 +188,6 @@ impl Mirror {
                 Verdict::Landed => return Ok(Pushed::Done { commit, fenced }),
                 Verdict::Moved(text) => last = Refusal { why: PushProblem::Other, text },
                 Verdict::Broken(text) => last = Refusal { why: PushProblem::Unreachable, text },
-                Verdict::FenceRefused { text, .. } if seen.fence.is_some() => {
-                    return refused(PushProblem::Other, text);
-                }
                 Verdict::FenceRefused { branch_landed, text } => {
                     fenced = Fenced::Trailer;
                     landed = branch_landed.then_some(commit);

@@ -17,7 +17,8 @@ pub(super) struct Seen {
     pub fence: Option<(Commit, Marker)>,
     /// The branch.
     pub branch: Option<Commit>,
-    /// Without a hidden ref: the claim named by the trailer of relay's own commit on the branch.
+    /// Where the hidden ref does not tell of what is on the branch: the claim named by the trailer
+    /// of a commit of relay's that is there.
     trailer: Option<Epoch>,
 }
 
@@ -29,10 +30,8 @@ impl Seen {
 
     /// What relay pushed last, as far as the remote tells.
     pub fn recorded(&self) -> Option<&Commit> {
-        match &self.fence {
-            Some((_, marker)) => marker.pushed.as_ref(),
-            None => self.branch.as_ref().filter(|_| self.trailer.is_some()),
-        }
+        let fence = || self.fence.as_ref().and_then(|(_, marker)| marker.pushed.as_ref());
+        self.branch.as_ref().filter(|_| self.trailer.is_some()).or_else(fence)
     }
 }
 
@@ -76,7 +75,10 @@ impl Mirror {
                 return Ok(Err(Refusal { why: PushProblem::Other, text }));
             };
             seen.fence = Some((id, marker));
-        } else if let (Some(id), Some(name)) = (&seen.branch, &branch) {
+        }
+        if let (Some(id), Some(name)) = (&seen.branch, &branch)
+            && seen.recorded() != Some(id)
+        {
             if self.message_of(id, None)?.is_none()
                 && let Err(refusal) = self.bring(name, name, remote).await?
             {

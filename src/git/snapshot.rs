@@ -1,14 +1,13 @@
 //! One commit of what a lane left behind, made from the worker's own repository with the
 //! worker's own index.
 //!
-//! The index is a copy of the one the files were checked out with. A fresh one would take
-//! committed CRLF files for changes nobody made, and would read every file.
+//! The index is a copy of the one the files were checked out with (the room `warm_index`). A
+//! fresh one would take committed CRLF files for changes nobody made, and would read every file.
 //!
 //! What git writes goes to the copy's own folder. Only a snapshot that breaks no rule is packed
 //! into the mirror and held there by a ref, so a refused one is gone with the copy and never
 //! shows up in another run's copy; and runs side by side write into nothing they share.
 
-use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
@@ -17,6 +16,7 @@ use super::inspect::{Finding, inspect};
 use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking};
 use super::tree_rules::broken_rule;
+use super::warm_index::warm_copy;
 use super::{Commit, GitError, Identity, error, open};
 use crate::model::{RepoProblem, Timestamp};
 
@@ -134,7 +134,8 @@ impl Mirror {
     /// The tree of the copy as it is now, or the path git refuses to take in.
     async fn write_tree(&self, copy: &Copy) -> Result<Result<git2::Oid, String>, GitError> {
         let (from, to) = (copy.folder.join(INDEX), copy.folder.join(SNAPSHOT_INDEX));
-        fs::copy(&from, &to).map_err(GitError::disk(&to))?;
+        let dir = copy.dir().to_owned();
+        blocking(copy.dir(), move || warm_copy(&from, &to, &dir)).await?;
         let added = self.git.try_run(copy.git(SNAPSHOT_INDEX, "add", ["--all"])).await?;
         if added.code != Some(0) {
             let text = error::text_of(&added);

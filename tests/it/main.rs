@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod cli;
+mod git;
 mod github;
 mod queue;
 mod support;

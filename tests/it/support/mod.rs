@@ -3,5 +3,7 @@
 pub mod clock;
 pub mod fake_github;
 pub mod full;
+pub mod git_http;
 #[cfg(target_os = "linux")]
 pub mod processes;
+pub mod repo;

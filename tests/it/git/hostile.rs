@@ -1,0 +1,224 @@
+//! A copy whose lane wrote whatever it liked into it. Each way makes the plain git program run
+//! something or read something elsewhere; relay's git does neither, and pushes to the right place.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use relay::git::{Copy, Pushed, Snapshot};
+use relay::model::RepoProblem;
+
+use super::{B, Bench, committed, lines, push, snapshot, write};
+use crate::support::repo::{git, git_succeeds};
+
+/// A program that leaves a trace when it is run.
+struct Canary {
+    program: String,
+    trace: std::path::PathBuf,
+}
+
+impl Canary {
+    fn new(bench: &Bench) -> Self {
+        let (program, trace) = (bench.root.path().join("canary"), bench.root.path().join("trace"));
+        std::fs::write(&program, format!("#!/bin/sh\ntouch '{}'\ncat\n", trace.display())).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { program: program.to_str().unwrap().to_owned(), trace }
+    }
+
+    /// Whether it was run since it was last asked.
+    fn sang(&self) -> bool {
+        std::fs::remove_file(&self.trace).is_ok()
+    }
+}
+
+fn config(copy: &Copy, key: &str, value: &str) {
+    git(copy.dir(), &["config", key, value]);
+}
+
+/// What a worker that trusted the copy would run.
+fn plain_git(dir: &Path) {
+    for args in [&["status"][..], &["add", "-A"], &["commit", "-q", "-m", "x"], &["diff", "HEAD~1"]]
+    {
+        git_succeeds(dir, args);
+    }
+}
+
+#[tokio::test]
+async fn nothing_in_the_copy_s_own_git_is_run() {
+    type Arm = fn(&Copy, &str);
+    let ways: [(&str, Arm); 6] = [
+        ("hooks", |copy, canary| {
+            for hook in ["pre-commit", "post-index-change", "reference-transaction", "pre-push"] {
+                let path = copy.dir().join(".git/hooks").join(hook);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink(canary, path).unwrap();
+            }
+        }),
+        ("hooksPath", |copy, canary| {
+            std::fs::create_dir(copy.dir().join(".git/h")).unwrap();
+            std::os::unix::fs::symlink(canary, copy.dir().join(".git/h/pre-commit")).unwrap();
+            config(copy, "core.hooksPath", ".git/h");
+        }),
+        ("fsmonitor", |copy, canary| config(copy, "core.fsmonitor", canary)),
+        ("filter", |copy, canary| {
+            config(copy, "filter.any.clean", canary);
+            config(copy, "filter.any.smudge", canary);
+            config(copy, "filter.any.required", "true");
+            write(copy.dir(), ".gitattributes", "* filter=any\n");
+        }),
+        ("info/attributes", |copy, canary| {
+            config(copy, "filter.any.clean", canary);
+            write(copy.dir(), ".git/info/attributes", "* filter=any\n");
+        }),
+        ("signing and external diff", |copy, canary| {
+            config(copy, "commit.gpgSign", "true");
+            config(copy, "gpg.program", canary);
+            config(copy, "diff.external", canary);
+        }),
+    ];
+    for (way, arm) in ways {
+        let bench = Bench::new(&[("a.txt", "one")]);
+        let canary = Canary::new(&bench);
+        let (mirror, copy) = bench.copy().await;
+        write(copy.dir(), "a.txt", "two");
+        arm(&copy, &canary.program);
+        canary.sang();
+        let commit = committed(&mirror, &copy).await;
+        let pushed = push(&mirror, &bench.local(), &commit, 2).await;
+        assert!(matches!(pushed, Pushed::Done { .. }), "{way}: {pushed:?}");
+        assert!(!canary.sang(), "{way} was run");
+        plain_git(copy.dir());
+        assert!(canary.sang(), "{way} is no attack on plain git: the test shows nothing");
+    }
+}
+
+#[tokio::test]
+async fn the_push_goes_where_it_was_told() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let thief = bench.root.path().join("thief.git");
+    let thief_url = thief.to_str().unwrap();
+    git(bench.root.path(), &["init", "-q", "--bare", thief_url]);
+    let (mirror, copy) = bench.copy().await;
+    let canary = Canary::new(&bench);
+    let url = bench.origin.bare.to_str().unwrap();
+    for (key, value) in [
+        (format!("url.{thief_url}.insteadOf"), url),
+        (format!("url.{thief_url}.pushInsteadOf"), url),
+        (format!("remote.{url}.url"), thief_url),
+        ("remote.origin.url".into(), url),
+        ("remote.origin.pushurl".into(), thief_url),
+        ("remote.origin.receivepack".into(), &canary.program),
+        ("core.sshCommand".into(), &canary.program),
+        ("credential.helper".into(), &canary.program),
+        ("include.path".into(), "/nonexistent"),
+    ] {
+        config(&copy, &key, value);
+    }
+    write(copy.dir(), "a.txt", "two");
+    let commit = committed(&mirror, &copy).await;
+    push(&mirror, &bench.local(), &commit, 2).await;
+    assert_eq!(bench.origin.at(B).as_deref(), Some(commit.as_str()));
+    assert_eq!(lines(&thief, &["for-each-ref"]), [""; 0]);
+    assert!(!canary.sang());
+    git_succeeds(copy.dir(), &["push", url, "HEAD:refs/heads/x"]);
+    assert_ne!(lines(&thief, &["for-each-ref"]), [""; 0], "plain git is misled by it");
+}
+
+#[tokio::test]
+async fn what_lies_elsewhere_on_the_disk_is_not_read() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let secrets = bench.root.path().join("secrets");
+    write(&secrets, "password", "SECRET");
+    git(&secrets, &["init", "-q"]);
+    git(&secrets, &["add", "-A"]);
+    git(&secrets, &["commit", "-q", "-m", "SECRET"]);
+    let secret_git = secrets.join(".git");
+    type Arm = fn(&Copy, &Path);
+    let ways: [(&str, Arm); 4] = [
+        ("core.worktree", |copy, secret_git| {
+            config(copy, "core.worktree", secret_git.parent().unwrap().to_str().unwrap());
+        }),
+        ("gitfile", |copy, secret_git| {
+            std::fs::remove_dir_all(copy.dir().join(".git")).unwrap();
+            write(copy.dir(), ".git", &format!("gitdir: {}\n", secret_git.display()));
+        }),
+        ("link", |copy, secret_git| {
+            std::fs::remove_dir_all(copy.dir().join(".git")).unwrap();
+            std::os::unix::fs::symlink(secret_git, copy.dir().join(".git")).unwrap();
+        }),
+        ("alternates and replacements", |copy, secret_git| {
+            let objects = format!("{}/objects\n", secret_git.display());
+            write(copy.dir(), ".git/objects/info/alternates", &objects);
+            let theirs = git(secret_git, &["rev-parse", "HEAD"]);
+            git(copy.dir(), &["update-ref", &format!("refs/replace/{}", copy.base()), &theirs]);
+            git(copy.dir(), &["update-ref", "refs/heads/relay/claude-1", &theirs]);
+        }),
+    ];
+    for (way, arm) in ways {
+        let bench = Bench::new(&[("a.txt", "one")]);
+        let (mirror, copy) = bench.copy().await;
+        write(copy.dir(), "a.txt", "two");
+        arm(&copy, &secret_git);
+        let commit = committed(&mirror, &copy).await;
+        push(&mirror, &bench.local(), &commit, 1).await;
+        let bare = &bench.origin.bare;
+        assert_eq!(lines(bare, &["ls-tree", "-r", "--name-only", B]), ["a.txt"], "{way}");
+        assert_eq!(git(bare, &["show", &format!("{B}:a.txt")]), "two", "{way}");
+        assert_eq!(git(bare, &["rev-parse", &format!("{B}^")]), copy.base().as_str(), "{way}");
+        let objects = git(bare, &["cat-file", "--batch-check", "--batch-all-objects"]);
+        let theirs = git(&secret_git, &["rev-parse", "HEAD:password"]);
+        assert!(!objects.contains(&theirs), "{way}: another repository's object was pushed");
+    }
+}
+
+/// A repository inside the copy that would run the canary when git looks into it.
+fn trap(dir: &Path, canary: &Canary) {
+    std::fs::create_dir_all(dir).unwrap();
+    git(dir, &["init", "-q"]);
+    write(dir, "x", "x");
+    git(dir, &["add", "-A"]);
+    git(dir, &["commit", "-q", "-m", "x"]);
+    git(dir, &["config", "core.fsmonitor", &canary.program]);
+    write(dir, "x", "changed");
+    canary.sang();
+}
+
+#[tokio::test]
+async fn a_nested_repository_is_refused_and_not_looked_into() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let canary = Canary::new(&bench);
+    let (mirror, copy) = bench.copy().await;
+    trap(&copy.dir().join("sub/repo"), &canary);
+    for _ in 0..2 {
+        let refused = snapshot(&mirror, &copy).await;
+        let path = "sub/repo".to_owned();
+        assert_eq!(refused, Snapshot::Refused { why: RepoProblem::NestedGit, path });
+    }
+    assert!(!canary.sang());
+    git_succeeds(copy.dir(), &["add", "-A"]);
+    git_succeeds(copy.dir(), &["status"]);
+    assert!(canary.sang(), "plain git looks into it");
+}
+
+/// Submodules, and what a package manager cloned into a folder the repository ignores, are let
+/// be: the work counts. git must not look into them either.
+#[tokio::test]
+async fn submodules_and_ignored_repositories_are_not_looked_into() {
+    let bench = Bench::new(&[("a.txt", "one"), (".gitignore", "node_modules/\n")]);
+    let id = bench.origin.at("main").unwrap();
+    let person = &bench.origin.person;
+    git(person, &["update-index", "--add", "--cacheinfo", &format!("160000,{id},sub")]);
+    git(person, &["commit", "-q", "-m", "a submodule"]);
+    git(person, &["push", "-q", "origin", "main"]);
+    let canary = Canary::new(&bench);
+    let (mirror, copy) = bench.copy().await;
+    trap(&copy.dir().join("sub"), &canary);
+    trap(&copy.dir().join("node_modules/dep"), &canary);
+    write(copy.dir(), "a.txt", "two");
+    let commit = committed(&mirror, &copy).await;
+    assert!(!canary.sang());
+    let mirror_dir = bench.cache().join("acme/shop.git");
+    let range = format!("{}..{commit}", copy.base());
+    assert_eq!(lines(&mirror_dir, &["diff", "--name-only", &range]), ["a.txt"]);
+    git_succeeds(copy.dir(), &["status"]);
+    assert!(canary.sang(), "plain git looks into a submodule");
+}

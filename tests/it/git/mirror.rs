@@ -1,0 +1,228 @@
+//! Fetching: incremental, healed when broken, and its failures told apart.
+
+use relay::git::{Commit, GitError, Remote};
+use relay::model::{RepoProblem, Secret};
+
+use super::{Bench, name};
+use crate::support::git_http::GitHttp;
+use crate::support::repo::git;
+
+#[tokio::test]
+async fn a_second_fetch_brings_only_what_is_new() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let first = bench.mirror().await.tip("main").unwrap();
+    let packs = || std::fs::read_dir(bench.cache().join("acme/shop.git/objects/pack")).unwrap();
+    let inode = |path: std::path::PathBuf| {
+        std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap())
+    };
+    let before: Vec<u64> = packs().map(|e| inode(e.unwrap().path())).collect();
+    let new = bench.origin.commit("main", &[("a.txt", "two")]);
+    bench.origin.commit("gone", &[("b.txt", "x")]);
+    let mirror = bench.mirror().await;
+    assert_eq!(mirror.tip("main").unwrap().as_str(), new);
+    assert!(mirror.holds(&first).unwrap() && mirror.tip("gone").is_ok());
+    let after: Vec<u64> = packs().map(|e| inode(e.unwrap().path())).collect();
+    assert!(before.iter().all(|inode| after.contains(inode)), "the first pack was kept");
+
+    git(&bench.origin.bare, &["update-ref", "-d", "refs/heads/gone"]);
+    let mirror = bench.mirror().await;
+    assert!(matches!(mirror.tip("gone"), Err(GitError::NoBranch(_))), "pruned");
+    assert_eq!(mirror.remote_head().await.unwrap(), "main");
+    assert_eq!(mirror.file_at(&first, "a.txt").unwrap().unwrap(), b"one");
+    assert_eq!(mirror.file_at(&first, "nothing").unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_default_branch_is_the_remote_s_own_word() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    bench.origin.commit("trunk", &[]);
+    git(&bench.origin.bare, &["symbolic-ref", "HEAD", "refs/heads/trunk"]);
+    assert_eq!(bench.git.remote_head(&name(), &bench.local()).await.unwrap(), "trunk");
+    let head = git(&bench.origin.bare, &["rev-parse", "HEAD"]);
+    git(&bench.origin.bare, &["update-ref", "--no-deref", "HEAD", &head]);
+    let detached = bench.git.remote_head(&name(), &bench.local()).await;
+    assert!(matches!(detached, Err(GitError::NoDefaultBranch)), "{detached:?}");
+}
+
+#[tokio::test]
+async fn an_ordinary_repository_is_fetched_by_its_path() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let remote = Remote { url: bench.origin.person.to_str().unwrap().to_owned(), token: None };
+    let mirror = bench.git.mirror(&name(), &remote).await.unwrap();
+    assert_eq!(mirror.tip("main").unwrap().as_str(), bench.origin.at("main").unwrap());
+}
+
+/// Only root can give a repository to somebody else; elsewhere there is nothing to see.
+#[tokio::test]
+async fn a_repository_of_another_user_is_fetched_all_the_same() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    for repository in [bench.origin.bare.clone(), bench.origin.person.clone()] {
+        let everything = walk(&repository);
+        if everything.iter().any(|p| std::os::unix::fs::lchown(p, Some(23456), None).is_err()) {
+            eprintln!("skipped: only root can make a repository of another user");
+            return;
+        }
+        let remote = Remote { url: repository.to_str().unwrap().to_owned(), token: None };
+        let mirror = bench.git.mirror(&name(), &remote).await.unwrap();
+        assert!(mirror.tip("main").is_ok());
+    }
+}
+
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    let mut at = 0;
+    while at < found.len() {
+        if found[at].is_dir() {
+            found.extend(std::fs::read_dir(&found[at]).unwrap().map(|e| e.unwrap().path()));
+        }
+        at += 1;
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_broken_mirror_is_made_again() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let tip = bench.mirror().await.tip("main").unwrap();
+    let mirror = bench.cache().join("acme/shop.git");
+    let breaks: [&dyn Fn(); 5] = [
+        &|| std::fs::remove_file(mirror.join("HEAD")).unwrap(),
+        &|| std::fs::remove_dir_all(mirror.join("objects")).unwrap(),
+        &|| {
+            for pack in std::fs::read_dir(mirror.join("objects/pack")).unwrap() {
+                let pack = pack.unwrap().path();
+                std::fs::remove_file(&pack).unwrap();
+                std::fs::write(&pack, "rubbish").unwrap();
+            }
+        },
+        // What a worker that was killed in its fetch leaves behind.
+        &|| std::fs::write(mirror.join("packed-refs.lock"), "").unwrap(),
+        &|| {
+            std::fs::create_dir_all(bench.cache().join("acme/shop.git.new/objects")).unwrap();
+            std::fs::remove_dir_all(&mirror).unwrap();
+        },
+    ];
+    for (nth, break_it) in breaks.iter().enumerate() {
+        break_it();
+        // Something new, so that the fetch has to write.
+        let new = bench.origin.commit("main", &[("a.txt", &format!("{nth}"))]);
+        let healed = bench.mirror().await;
+        assert_eq!(healed.tip("main").unwrap().as_str(), new, "break {nth}");
+        assert!(healed.holds(&tip).unwrap(), "break {nth}");
+        git(&mirror, &["fsck", "--strict"]);
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_of_another_remote_is_not_mixed_with_it() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let old = bench.mirror().await.tip("main").unwrap();
+    let other = Bench::new(&[("b.txt", "two")]);
+    let mirror = bench.git.mirror(&name(), &other.local()).await.unwrap();
+    assert!(!mirror.holds(&old).unwrap(), "objects of the first remote are gone");
+}
+
+#[tokio::test]
+async fn failures_are_told_apart() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let host = GitHttp::serve(bench.root.path()).await;
+    let problem = async |remote: &Remote| match bench.git.mirror(&name(), remote).await {
+        Err(error) => error.problem(),
+        Ok(_) => panic!("no error"),
+    };
+    let empty = bench.root.path().join("empty.git");
+    git(bench.root.path(), &["init", "-q", "--bare", empty.to_str().unwrap()]);
+    assert_eq!(problem(&host.remote("empty", None)).await, RepoProblem::Empty);
+    assert_eq!(problem(&host.remote("nothing", None)).await, RepoProblem::NotFound);
+    let no_path = Remote { url: "/nonexistent/x".to_owned(), token: None };
+    assert_eq!(problem(&no_path).await, RepoProblem::NotFound);
+    let no_repository = Remote { url: bench.root.path().to_str().unwrap().into(), token: None };
+    assert_eq!(problem(&no_repository).await, RepoProblem::NotFound);
+
+    host.allow("right", "owner");
+    assert_eq!(problem(&host.remote("shop", None)).await, RepoProblem::NoAccess);
+    assert_eq!(problem(&host.remote("shop", Some("wrong"))).await, RepoProblem::NoAccess);
+    assert!(bench.git.mirror(&name(), &host.remote("shop", Some("right"))).await.is_ok());
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let nobody = Remote { url: format!("http://127.0.0.1:{port}/shop.git"), token: None };
+    assert_eq!(problem(&nobody).await, RepoProblem::Unreachable);
+    let gone = bench.git.remote_head(&name(), &nobody).await.err().map(|e| e.problem());
+    assert_eq!(gone, Some(RepoProblem::Unreachable));
+}
+
+#[tokio::test]
+async fn the_token_is_sent_to_its_url_and_stands_nowhere() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let host = GitHttp::serve(bench.root.path()).await;
+    let token = "ghp_s3cret";
+    host.allow(token, "owner");
+    let remote = host.remote("shop", Some(token));
+    let mirror = bench.git.mirror(&name(), &remote).await.unwrap();
+    let base = mirror.tip("main").unwrap();
+    let place = bench.place("shop_1_a");
+    let copy = mirror.checkout(&base, "relay/claude-1", &place, &[]).await.unwrap();
+    super::write(copy.dir(), "b.txt", "two");
+    let commit = super::committed(&mirror, &copy).await;
+    let pushed = super::push(&mirror, &remote, &commit, 2).await;
+    assert!(matches!(pushed, relay::git::Pushed::Done { .. }), "{pushed:?}");
+    assert!(host.asked().iter().all(|asked| asked.authorization.is_some() && asked.status == 200));
+    let encoded = base64::Engine::encode(
+        &base64::engine::general_purpose::STANDARD,
+        format!("x-access-token:{token}"),
+    );
+    for path in walk(&bench.root.path().join("home")) {
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        for secret in [token, &encoded] {
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "the token stands in {}", path.display());
+        }
+    }
+    assert!(!format!("{mirror:?}{remote:?}").contains(token));
+    // An answer of the host that no token can change does not show it either.
+    let error = bench.git.mirror(&name(), &host.remote("nothing", Some(token))).await.unwrap_err();
+    assert!(!error.to_string().contains(token) && !format!("{error:?}").contains(token));
+}
+
+/// A git that writes its arguments down before it runs shows that no argument has the token.
+#[tokio::test]
+async fn no_argument_has_the_token() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let host = GitHttp::serve(bench.root.path()).await;
+    host.allow("ghp_s3cret", "owner");
+    let wrapper = bench.root.path().join("git");
+    let log = bench.root.path().join("argv.log");
+    let real = crate::support::repo::git_program();
+    let script = format!(
+        "#!/bin/sh\nfor arg; do printf '%s\\n' \"$arg\"; done >> '{}'\nexec '{}' \"$@\"\n",
+        log.display(),
+        real.display()
+    );
+    std::fs::write(&wrapper, script).unwrap();
+    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let path = crate::support::repo::path_env();
+    let git = relay::git::Git::new(wrapper, path, bench.cache());
+    let remote = host.remote("shop", Some("ghp_s3cret"));
+    let mirror = git.mirror(&name(), &remote).await.unwrap();
+    assert_eq!(git.version().await.unwrap().split('.').count(), 3);
+    let commit = super::work(&bench, &mirror, "w").await;
+    super::push(&mirror, &remote, &commit, 1).await;
+    let argv = std::fs::read_to_string(log).unwrap();
+    assert!(argv.contains("push") && argv.contains("fetch") && argv.contains(&remote.url));
+    assert!(!argv.contains("ghp_") && !argv.to_lowercase().contains("authorization"), "{argv}");
+}
+
+#[tokio::test]
+async fn two_runs_may_fetch_at_once() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let tips = tokio::join!(bench.mirror(), bench.mirror(), bench.mirror());
+    let tips: Vec<Commit> =
+        [tips.0, tips.1, tips.2].iter().map(|mirror| mirror.tip("main").unwrap()).collect();
+    assert!(tips.iter().all(|tip| *tip == tips[0]));
+    let secret = Secret::new("x");
+    let plain = Remote { url: "http://example.com/a".into(), token: Some(secret) };
+    assert!(matches!(bench.git.mirror(&name(), &plain).await, Err(GitError::BadRemote { .. })));
+}
