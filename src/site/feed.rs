@@ -93,6 +93,6 @@ pub(super) async fn status(State(site): State<Arc<Site>>) -> Json<StatusAnswer> 
         version: site.version.clone(),
         pid: std::process::id(),
         ts: site.clock.now(),
-        forges: site.watched.forges(),
+        forges: site.standing.all(),
     })
 }

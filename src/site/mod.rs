@@ -16,4 +16,5 @@ mod socket;
 pub mod state;
 mod tasks;
 pub mod timers;
+pub mod watch;
 mod work;

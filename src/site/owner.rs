@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinHandle;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -17,8 +18,9 @@ use super::home::{Holder, Home, Lock};
 use super::logs::Logs;
 use super::router::router;
 use super::socket::{self, Socket};
-use super::state::{Site, Unwatched};
+use super::state::Site;
 use super::timers::Timers;
+use super::watch::{Standing, Watch, watch};
 use crate::model::{Clock, Ids};
 use crate::queue::{Queue, QueueError, Store, StoreError};
 
@@ -59,6 +61,8 @@ pub struct OwnerConfig {
     pub ids: Arc<dyn Ids>,
     /// GitHub and the repositories on this disk.
     pub forges: Arc<dyn Forges>,
+    /// How the linked repositories are watched; an owner for a moment does not.
+    pub watch: Option<Watch>,
 }
 
 /// Why a home cannot be owned or reached.
@@ -269,14 +273,15 @@ pub struct Owner {
     guests: tokio::sync::watch::Receiver<usize>,
     closing: CancellationToken,
     serving: JoinHandle<()>,
-    timing: JoinHandle<()>,
+    /// The timers and the watch.
+    keeping: JoinSet<()>,
     _stop: DropGuard,
     lock: Lock,
 }
 
 impl Owner {
     async fn open(config: OwnerConfig, home: Home, lock: Lock) -> Result<Self, OwnerError> {
-        let OwnerConfig { home: _, role, version, clock, ids, forges } = config;
+        let OwnerConfig { home: _, role, version, clock, ids, forges, watch: watched } = config;
         let url = format!("sqlite://{}", home.path().join("relay.db").display());
         let queue = Queue::new(Store::open(&url).await?, Arc::clone(&clock), ids);
         let bell = Arc::new(Bell::new(Arc::clone(&clock)));
@@ -294,7 +299,8 @@ impl Owner {
             forges,
             clock,
             version,
-            watched: Arc::new(Unwatched),
+            standing: Standing::default(),
+            linked: Notify::new(),
             linking: tokio::sync::Mutex::new(()),
             writes: TaskTracker::new(),
             closing: closing.clone(),
@@ -304,12 +310,14 @@ impl Owner {
             .map_err(|cause| OwnerError::Socket { path: path.clone(), cause })?;
         let guests = socket.guests();
         let serving = tokio::spawn(serve(socket, Arc::clone(&site), closing.clone()));
-        let timing = tokio::spawn({
-            let closing = closing.clone();
-            async move { timers.run(closing).await }
-        });
+        let mut keeping = JoinSet::new();
+        let until = closing.clone();
+        keeping.spawn(async move { timers.run(until).await });
+        if let Some(watched) = watched.filter(|_| role == Role::Work) {
+            keeping.spawn(watch(Arc::clone(&site), watched, closing.clone()));
+        }
         let stop = closing.clone().drop_guard();
-        Ok(Self { site, role, socket: path, guests, closing, serving, timing, _stop: stop, lock })
+        Ok(Self { site, role, socket: path, guests, closing, serving, keeping, _stop: stop, lock })
     }
 
     /// The socket the site is served on.
@@ -337,7 +345,10 @@ impl Owner {
         if tokio::time::timeout(FAREWELL, &mut self.serving).await.is_err() {
             self.serving.abort();
         }
-        let _ = (&mut self.timing).await;
+        let keeping = async { while self.keeping.join_next().await.is_some() {} };
+        if tokio::time::timeout(FAREWELL, keeping).await.is_err() {
+            self.keeping.abort_all();
+        }
         self.site.writes.close();
         if tokio::time::timeout(FAREWELL, self.site.writes.wait()).await.is_err() {
             tracing::warn!("a write was still under way when the owner closed");

@@ -26,6 +26,7 @@ pub(super) async fn link(
         };
         let project = site.queue.link(project).await?;
         site.timers.changed();
+        site.linked.notify_one();
         Ok(Json(project))
     })
     .await

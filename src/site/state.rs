@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -10,9 +11,9 @@ use super::forges::Forges;
 use super::logs::Logs;
 use super::problem::{Answer, Refusal};
 use super::timers::Timers;
-use crate::api::feed::ForgeStatus;
+use super::watch::Standing;
 use crate::model::{Actor, Clock};
-use crate::queue::Queue;
+use crate::queue::{Changed, Queue};
 
 /// One site: its queue, its bell and what they need.
 #[derive(Debug)]
@@ -32,29 +33,15 @@ pub struct Site {
     /// The version of relay this is.
     pub version: String,
     /// How it stands with each linked repository.
-    pub watched: Arc<dyn Watched>,
+    pub standing: Standing,
+    /// Rung where a repository was linked: it is looked at before its turn.
+    pub linked: Notify,
     /// Links are made one after another, so that two do not take one slug.
     pub linking: tokio::sync::Mutex<()>,
     /// Writes under way; they are ended also where the caller hangs up.
     pub writes: TaskTracker,
     /// Held answers are let go.
     pub closing: CancellationToken,
-}
-
-/// Whoever watches the linked repositories, for `GET /status`.
-pub trait Watched: Send + Sync + std::fmt::Debug {
-    /// One for each repository there is news of.
-    fn forges(&self) -> Vec<ForgeStatus>;
-}
-
-/// Nobody watches: an owner for the moment of one command.
-#[derive(Debug)]
-pub struct Unwatched;
-
-impl Watched for Unwatched {
-    fn forges(&self) -> Vec<ForgeStatus> {
-        Vec::new()
-    }
 }
 
 impl Site {
@@ -67,6 +54,14 @@ impl Site {
         match self.writes.spawn(write).await {
             Ok(answer) => answer,
             Err(cause) => Err(Refusal::internal("the request", &cause)),
+        }
+    }
+
+    /// Tells the holder of a task that was ended under it, where there was one.
+    pub fn called_off(&self, changed: &Changed) {
+        if let Some((worker, lease)) = &changed.revoked {
+            self.logs.ended(lease);
+            self.bell.revoke(worker, lease.clone());
         }
     }
 

@@ -145,10 +145,7 @@ pub(super) async fn done(
 
 /// Tells the holder, where there was one, and whoever waits.
 fn ended(site: &Site, changed: Changed) -> Task {
-    if let Some((worker, lease)) = changed.revoked {
-        site.logs.ended(&lease);
-        site.bell.revoke(&worker, lease);
-    }
+    site.called_off(&changed);
     site.timers.changed();
     changed.task
 }
