@@ -89,10 +89,12 @@ pub enum OwnerError {
         ours: String,
     },
     /// Somebody holds the home's lock and does not answer.
-    #[error("{} is locked, and its owner does not answer", home.display())]
+    #[error("{} is locked by {}, which does not answer", home.display(), process(*pid))]
     Silent {
         /// The home.
         home: PathBuf,
+        /// The holder, where the lock tells.
+        pid: Option<u32>,
     },
     /// The home is another user's.
     #[error("{} belongs to another user (uid {uid})", path.display())]
@@ -159,9 +161,16 @@ impl OwnerError {
             Self::Socket { .. } => {
                 Some("set RELAY_HOME to a shorter path on a local disk".to_owned())
             }
+            Self::Silent { pid: Some(pid), .. } => {
+                Some(format!("it may be stopping: try again, or stop it (`kill {pid}`)"))
+            }
             Self::Home { .. } | Self::Silent { .. } | Self::Store(_) | Self::Queue(_) => None,
         }
     }
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"))
 }
 
 fn held_by(role: Role) -> &'static str {
@@ -237,7 +246,10 @@ pub async fn connect(config: OwnerConfig) -> Result<Access, OwnerError> {
             () = tokio::time::sleep(LOOK) => {}
             () = &mut patience => return Err(match &held {
                 Some(other) if config.role == Role::Work => taken(&home, other),
-                _ => OwnerError::Silent { home: home.path().to_owned() },
+                other => OwnerError::Silent {
+                    home: home.path().to_owned(),
+                    pid: other.as_ref().map(|other| other.pid),
+                },
             }),
         }
     }

@@ -300,3 +300,39 @@ pub(super) async fn open_local_pull(
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Timestamp;
+
+    #[tokio::test]
+    async fn a_long_held_answer_begins_with_blanks_and_stays_json() {
+        let (ring, held_ring) = tokio::sync::oneshot::channel();
+        let answer = Doorbell { version: 7, queued: 1, ts: Timestamp(5), revoked: Vec::new() };
+        let ringing = async move { held_ring.await.expect("it rings") };
+        let response = held(ringing.boxed(), Duration::from_millis(5)).await;
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+        let mut body = response.into_body().into_data_stream();
+        let mut whole = Vec::new();
+        for _ in 0..3 {
+            let blank = body.next().await.expect("a blank").expect("a frame");
+            assert_eq!(blank.as_ref(), b" ");
+            whole.extend_from_slice(&blank);
+        }
+        ring.send(answer.clone()).expect("somebody waits");
+        while let Some(piece) = body.next().await {
+            whole.extend_from_slice(&piece.expect("a frame"));
+        }
+        assert_eq!(serde_json::from_slice::<Doorbell>(&whole).expect("JSON"), answer);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_soon_has_no_blanks() {
+        let answer = Doorbell { version: 7, queued: 1, ts: Timestamp(5), revoked: Vec::new() };
+        let ringing = std::future::ready(answer.clone());
+        let response = held(ringing.boxed(), BLANK_EVERY).await;
+        let body = axum::body::to_bytes(response.into_body(), 1000).await.expect("a body");
+        assert_eq!(body, serde_json::to_vec(&answer).expect("JSON"));
+    }
+}

@@ -166,8 +166,8 @@ impl Board {
         self.offer(now);
     }
 
-    /// A worker registered. A new instance ends what the old one waits for, and is told nothing
-    /// about the old one's leases.
+    /// A worker registered, or was found registered by an earlier owner. A new instance ends what
+    /// the old one waits for, and is told nothing about the old one's leases.
     pub(super) fn registered(
         &mut self,
         worker: &Worker,
@@ -175,7 +175,9 @@ impl Board {
         ended: &[LeaseRef],
         now: Timestamp,
     ) {
-        self.revoked.remove(&worker.id);
+        if self.known.get(&worker.id).is_some_and(|known| known.instance != instance) {
+            self.revoked.remove(&worker.id);
+        }
         for (place, waiter) in &mut self.waiting {
             let other = waiter.ask.instance.is_some() && waiter.ask.instance != instance;
             if waiter.ask.worker.as_ref() == Some(&worker.id) && other {
