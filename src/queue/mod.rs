@@ -52,6 +52,13 @@ impl Queue {
         Self { inner: Arc::new(inner) }
     }
 
+    /// How often the database was asked since it was opened: a site that only holds doorbells
+    /// asks it nothing.
+    #[must_use]
+    pub fn statements(&self) -> u64 {
+        self.inner.store.statements()
+    }
+
     /// Waits for what is under way and closes the store.
     pub async fn close(&self) {
         self.inner.store.close().await;

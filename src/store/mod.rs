@@ -26,6 +26,7 @@ mod workers;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions, AnyRow};
@@ -56,6 +57,8 @@ pub struct Store {
     writer: AnyPool,
     readers: AnyPool,
     path: String,
+    /// Calls of [`Store::write`] and [`Store::read`].
+    asked: AtomicU64,
 }
 
 /// A statement, or several, with what is bound to them.
@@ -89,7 +92,7 @@ impl Store {
             .max_connections(READERS)
             .idle_timeout(Duration::from_secs(10))
             .connect_lazy_with(options);
-        Ok(Self { writer, readers, path })
+        Ok(Self { writer, readers, path, asked: AtomicU64::new(0) })
     }
 
     /// Waits for what is under way and closes the file.
@@ -98,8 +101,14 @@ impl Store {
         self.writer.close().await;
     }
 
+    /// How often the database was asked since it was opened.
+    pub fn statements(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// Runs a write to its end and gives the rows of all its statements in order.
     async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let pool = self.writer.clone();
         let done = tokio::spawn(async move {
             let mut connection = pool.acquire().await?;
@@ -119,6 +128,7 @@ impl Store {
 
     /// Reads.
     async fn read(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         sql.fetch_all(&self.readers).await.map_err(|e| error::explain(&self.path, e))
     }
 
