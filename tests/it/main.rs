@@ -7,6 +7,7 @@ mod cli;
 mod git;
 mod github;
 mod queue;
+mod site;
 mod support;
 mod tidy;
 #[cfg(target_os = "linux")]

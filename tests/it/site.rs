@@ -1,0 +1,8 @@
+//! The site as its clients see it: an owner in this process, real HTTP over a real unix socket.
+
+mod bell;
+mod fixture;
+mod logs;
+mod owner;
+mod refusals;
+mod routes;
