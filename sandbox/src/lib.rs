@@ -1,8 +1,12 @@
 //! What confines a lane, as values: the environment it is given, the wall around it, the
 //! settings document of its vendor. Nothing here spawns or touches a disk.
 
+mod claude;
+mod domains;
 mod env;
 mod wrap;
 
+pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings};
+pub use domains::{DomainError, domains, parse_domains};
 pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
 pub use wrap::{Confinement, Tools, choose, wrap};

@@ -26,7 +26,11 @@ pub const ENV: &[(&str, &str)] = &[
     // No update check, no telemetry, no look-ups: only the model server is contacted.
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
     // By default a dead model server takes three minutes to give up.
-    ("CLAUDE_CODE_MAX_RETRIES", "4"),
+    ("CLAUDE_CODE_MAX_RETRIES", "6"),
+    // The person's own file is hidden, and git stops at a file it cannot read. The names under
+    // which the agent commits come from its environment.
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("NPM_CONFIG_USERCONFIG", "/dev/null"),
 ];
 
 /// Names an operator may allow to pass into this lane's environment. Without that they are left
