@@ -4,13 +4,16 @@ use std::ffi::OsString;
 
 use crate::{Brief, Invocation};
 
-/// What the agent may do without being asked: the named commands, and the tools that only read.
-/// `Edit` and `Write` are not here: the permission mode allows them inside the copy, and a bare
-/// rule would let them write outside it.
+/// The tools the agent has: those that read and change files and run commands. The rest of what
+/// the program offers (the web, other sessions, timers, worktrees, agents beside the one that is
+/// watched) is left out, and so is whatever a later version adds.
+pub const TOOLS: &[&str] =
+    &["Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "TodoWrite", "Write"];
+
+/// The commands the agent may run without being asked. A question is a refusal here, so this is
+/// the whole list. The file tools need no rule: the permission mode lets them read and change the
+/// copy, and a bare rule such as `Write` or `Read` would reach beyond it.
 pub const ALLOWED_TOOLS: &[&str] = &[
-    "Read",
-    "Glob",
-    "Grep",
     "Bash(git status *)",
     "Bash(git diff *)",
     "Bash(git log *)",
@@ -38,6 +41,8 @@ pub const REFUSED_TOOLS: &[&str] = &[
     "Bash(npx *)",
     "Bash(curl *)",
     "Bash(wget *)",
+    "WebFetch",
+    "WebSearch",
 ];
 
 /// The most bytes of a whole run's events. A long run that reads pictures says some ten million.
@@ -56,6 +61,8 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
     let mut flags = |words: &[&str]| args.extend(words.iter().map(OsString::from));
     flags(&["-p", "--output-format", "stream-json", "--verbose"]);
     flags(&["--model", brief.model, "--permission-mode", "acceptEdits"]);
+    flags(&["--tools"]);
+    flags(TOOLS);
     flags(&["--allowedTools"]);
     flags(ALLOWED_TOOLS);
     flags(&["--disallowedTools"]);
@@ -107,6 +114,7 @@ mod tests {
         assert_eq!(args[..4], ["-p", "--output-format", "stream-json", "--verbose"]);
         assert_eq!(values(&args, "--model"), ["opus"]);
         assert_eq!(values(&args, "--permission-mode"), ["acceptEdits"]);
+        assert_eq!(values(&args, "--tools"), TOOLS);
         assert_eq!(values(&args, "--allowedTools"), ALLOWED_TOOLS);
         assert_eq!(values(&args, "--disallowedTools"), REFUSED_TOOLS);
         assert_eq!(values(&args, "--settings"), [r#"{"sandbox":{}}"#]);
@@ -123,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn no_bare_rule_lets_a_tool_write_anywhere() {
-        for rule in ["Edit", "Write", "MultiEdit", "NotebookEdit", "Bash", "Bash(*)"] {
-            assert!(!ALLOWED_TOOLS.contains(&rule), "{rule}");
+    fn no_bare_rule_lets_a_tool_reach_anywhere() {
+        for rule in ALLOWED_TOOLS {
+            assert!(rule.starts_with("Bash(") && !rule.starts_with("Bash(*"), "{rule}");
         }
     }
 }

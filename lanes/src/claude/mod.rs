@@ -10,10 +10,12 @@
 mod argv;
 mod login;
 mod outcome;
+#[cfg(test)]
+mod recorded;
 mod stream;
 mod usage;
 
-pub use argv::{ALLOWED_TOOLS, REFUSED_TOOLS, invocation};
+pub use argv::{ALLOWED_TOOLS, REFUSED_TOOLS, TOOLS, invocation};
 pub use login::{PROBE, login, version};
 
 use crate::Reader;

@@ -1,25 +1,30 @@
 //! What a run came to. The result row's `subtype` says "success" for many failures, so it is
 //! believed only where it names an error; exit code, `is_error` and the vendor's own error fields
-//! decide.
+//! decide together.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::usage::usage;
 use crate::{Exit, Reason, SUMMARY_BYTES, Verdict, text};
 
+/// The most characters of an error shown.
+const ERROR_CHARS: usize = 600;
+/// A quota's reset further off than this is not believed: two months, in milliseconds.
+const FAR_MS: i64 = 62 * 24 * 3600 * 1000;
+
 /// What the events said that the end depends on.
 #[derive(Default)]
 pub struct Seen {
-    /// Rows that were JSON with a type.
-    pub rows: u64,
     /// The result row; the last one counts.
     pub result: Option<Value>,
-    /// The program's own word for the last failed request, such as `rate_limit`.
+    /// The program's own word for the last request where it failed, such as `rate_limit`.
     pub api_error: Option<String>,
     /// The first line that was no row.
     rubbish: Option<String>,
-    bash_worked: bool,
-    bash_unboxed: Option<String>,
+    box_worked: bool,
+    box_failure: Option<String>,
     quota_until_ms: Option<i64>,
 }
 
@@ -32,12 +37,19 @@ impl Seen {
         }
     }
 
-    /// Takes the result of one command. A box that cannot be set up fails every command with the
-    /// box's own words, while the program carries on and exits with 0.
-    pub fn bash(&mut self, failed: bool, words: &str) {
-        match failed.then(|| box_failure(words)).flatten() {
-            Some(line) => self.bash_unboxed = Some(line.to_owned()),
-            None => self.bash_worked = true,
+    /// Takes the result of one command. Where the box cannot be set up every command ends with
+    /// the box's own words, while the program carries on and exits with 0.
+    pub fn command(&mut self, failed: bool, words: &str) {
+        let output = words
+            .strip_prefix("Exit code ")
+            .map(|rest| rest.split_once('\n').map_or("", |(_, output)| output));
+        match (failed, output) {
+            (true, Some(output)) if is_box_failure(output) => {
+                self.box_failure = output.lines().next().map(str::to_owned);
+            }
+            (false, _) | (true, Some(_)) => self.box_worked = true,
+            // It was refused, so nothing ran.
+            (true, None) => {}
         }
     }
 
@@ -47,123 +59,160 @@ impl Seen {
             self.quota_until_ms = info["resetsAt"].as_i64().and_then(|s| s.checked_mul(1000));
         }
     }
+
+    fn is_unboxed(&self) -> Option<&str> {
+        self.box_failure.as_deref().filter(|_| !self.box_worked)
+    }
+}
+
+/// Whether a command's whole output is bubblewrap saying that it could not build the box.
+fn is_box_failure(output: &str) -> bool {
+    !output.is_empty() && output.lines().all(|line| line.starts_with("bwrap: "))
 }
 
 /// The run's end, from everything seen and the exit.
 pub fn verdict(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     let Some(result) = &seen.result else { return without_result(seen, exit) };
-    let words = result["result"].as_str().unwrap_or_default().trim();
-    let failed = result["is_error"] == true || exit.code != Some(0);
-    let mut verdict = if failed {
-        failure(seen, result, exit)
-    } else {
-        Verdict {
-            summary: (!words.is_empty()).then(|| text::cut(words, SUMMARY_BYTES)),
-            ..Verdict::new(Reason::Done)
-        }
+    let verdict = match result["is_error"].as_bool() {
+        _ if exit.over_limit => over_limit(),
+        Some(false) if exit.code == Some(0) => match seen.is_unboxed() {
+            Some(line) => unboxed(line),
+            None => done(result),
+        },
+        Some(false) => after_success(exit),
+        _ => failure(seen, result, exit),
     };
-    if let (Some(line), false) = (&seen.bash_unboxed, seen.bash_worked) {
-        verdict = Verdict { summary: verdict.summary, ..unboxed(line) };
+    Verdict { usage: usage(result), ..verdict }
+}
+
+fn done(result: &Value) -> Verdict {
+    let words = result["result"].as_str().unwrap_or_default().trim();
+    Verdict {
+        summary: (!words.is_empty()).then(|| text::cut(words, SUMMARY_BYTES)),
+        hint: refused_tools(result),
+        ..Verdict::new(Reason::Done)
     }
-    verdict.usage = usage(result);
-    verdict
 }
 
 fn failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Verdict {
     let word = |key: &str| result[key].as_str().unwrap_or_default();
-    let said = first_error(result);
-    let (subtype, ended) = (word("subtype"), word("terminal_reason"));
-    let reason = if subtype == "error_max_turns" || ended == "max_turns" {
-        Reason::MaxTurns
-    } else if subtype == "error_max_budget_usd" || ended == "budget_exhausted" {
-        Reason::Budget
-    } else if word("stop_reason") == "refusal" {
-        Reason::PermissionRefused
-    } else if let Some(signal) = exit.killed_by() {
-        let error = Some(format!("claude was ended by signal {signal}"));
-        return Verdict { error, ..Verdict::new(Reason::Crashed) };
-    } else {
-        api_failure(seen, result, &said, exit)
+    let reason = match (word("subtype"), word("terminal_reason")) {
+        ("error_max_turns", _) | (_, "max_turns") => Reason::MaxTurns,
+        ("error_max_budget_usd", _) | (_, "budget_exhausted") => Reason::Budget,
+        _ if word("startup_failure_reason").starts_with("sandbox") => Reason::SandboxUnavailable,
+        _ if word("stop_reason") == "refusal" => Reason::PermissionRefused,
+        (_, "aborted_tools" | "aborted_streaming") => Reason::Crashed,
+        _ => request_failure(seen, result, exit),
     };
-    Verdict { hint: hint(&reason), error: Some(said), ..Verdict::new(reason) }
+    failed(reason, &first_error(result))
 }
 
-fn api_failure(seen: &Seen, result: &Value, said: &str, exit: &Exit<'_>) -> Reason {
-    let kind = result["api_error"].as_str().or(seen.api_error.as_deref()).unwrap_or_default();
-    match result["api_error_status"].as_u64() {
-        Some(401 | 403) => return Reason::NotLoggedIn,
-        Some(429) => return quota(seen, said, exit),
-        Some(500..=599) => return Reason::VendorUnreachable,
-        Some(_) => return Reason::VendorError,
-        None => {}
-    }
-    match kind {
-        "authentication_failed" => Reason::NotLoggedIn,
-        "rate_limit" => quota(seen, said, exit),
-        "connection_failed" | "server_error" | "overloaded" => Reason::VendorUnreachable,
+/// Which failure of a request ended the run: the status where a server answered, else the
+/// program's own word.
+fn request_failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Reason {
+    let word = result["api_error"].as_str().or(seen.api_error.as_deref()).unwrap_or_default();
+    match (result["api_error_status"].as_u64(), word) {
+        (Some(401), _) | (_, "authentication_failed") => Reason::NotLoggedIn,
+        (Some(429), _) | (_, "rate_limit" | "usage_limit_reached") => {
+            Reason::Quota { until_ms: quota_until(seen, &first_error(result), exit.now_ms) }
+        }
+        // 529 is "overloaded": the vendor is there and asks to come again later.
+        (Some(500..=599), _) => Reason::VendorUnreachable,
+        (None, "connection_failed" | "server_error" | "overloaded") => Reason::VendorUnreachable,
+        (None, "") if first_error(result).starts_with("Not logged in") => Reason::NotLoggedIn,
         _ => Reason::VendorError,
     }
 }
 
-fn quota(seen: &Seen, _said: &str, _exit: &Exit<'_>) -> Reason {
-    Reason::Quota { until_ms: seen.quota_until_ms }
+/// When the quota opens again: told in a row of its own, or at the end of an older program's
+/// text as seconds after a bar.
+fn quota_until(seen: &Seen, said: &str, now_ms: i64) -> Option<i64> {
+    let in_text = || said.rsplit_once('|')?.1.trim().parse::<i64>().ok()?.checked_mul(1000);
+    let until = seen.quota_until_ms.or_else(in_text)?;
+    (now_ms..=now_ms.saturating_add(FAR_MS)).contains(&until).then_some(until)
+}
+
+/// The program said "done" and then did not end cleanly.
+fn after_success(exit: &Exit<'_>) -> Verdict {
+    failed(Reason::Crashed, &format!("claude reported success and then {}", ended(exit)))
 }
 
 fn without_result(seen: &Seen, exit: &Exit<'_>) -> Verdict {
-    if let Some(line) = exit.stderr.lines().find(|line| line.contains("sandbox required but")) {
-        let line = line.trim().trim_start_matches("Error: ");
-        return Verdict {
-            hint: hint(&Reason::SandboxUnavailable),
-            error: Some(text::one_line(line, 600)),
-            ..Verdict::new(Reason::SandboxUnavailable)
-        };
+    if exit.over_limit {
+        return over_limit();
     }
-    let (reason, error) = if exit.over_limit {
-        (Reason::ProtocolViolation, "claude wrote more than a run may".to_owned())
-    } else if let Some(signal) = exit.killed_by() {
-        (Reason::Crashed, format!("claude was ended by signal {signal} before its result"))
-    } else if let Some(line) = &seen.rubbish {
-        (Reason::ProtocolViolation, format!("claude wrote something else than events: {line}"))
-    } else if exit.code == Some(0) {
-        (Reason::ProtocolViolation, "claude ended without a result".to_owned())
-    } else {
-        let code = exit.code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
-        let said = text::one_line(exit.stderr, 600);
-        (Reason::VendorError, format!("claude exited with {code}: {said}"))
-    };
-    Verdict { error: Some(error), ..Verdict::new(reason) }
+    if let Some(line) = exit.stderr.lines().find(|line| line.contains("sandbox required but")) {
+        return failed(Reason::SandboxUnavailable, line.trim().trim_start_matches("Error: "));
+    }
+    if exit.killed_by().is_some() {
+        let error = format!("claude {} before its result", ended(exit));
+        return failed(Reason::Crashed, &error);
+    }
+    if let Some(line) = &seen.rubbish {
+        let error = format!("claude wrote something else than events: {line}");
+        return failed(Reason::ProtocolViolation, &error);
+    }
+    if exit.code == Some(0) {
+        return failed(Reason::ProtocolViolation, "claude ended without a result");
+    }
+    let error = format!("claude {} without a result: {}", ended(exit), exit.stderr);
+    failed(Reason::VendorError, &error)
+}
+
+fn over_limit() -> Verdict {
+    failed(Reason::ProtocolViolation, "claude wrote more than a run may")
 }
 
 fn unboxed(line: &str) -> Verdict {
-    Verdict {
-        error: Some(format!("claude's sandbox failed on every command: {line}")),
-        hint: hint(&Reason::SandboxUnavailable),
-        ..Verdict::new(Reason::SandboxUnavailable)
-    }
+    let error = format!("claude's sandbox failed on every command: {line}");
+    let hint = "this machine cannot build claude's sandbox inside relay's box; `relay doctor` \
+                tries it and says what to do";
+    Verdict { hint: Some(hint.to_owned()), ..failed(Reason::SandboxUnavailable, &error) }
 }
 
-/// The line with which bubblewrap says that it could not build the box.
-fn box_failure(words: &str) -> Option<&str> {
-    words.lines().find(|line| line.starts_with("bwrap: "))
-}
-
-fn first_error(result: &Value) -> String {
-    let listed = result["errors"].as_array().and_then(|errors| errors.first()?.as_str());
-    let said = listed.or(result["result"].as_str()).unwrap_or_default();
-    match text::one_line(said, 600) {
-        said if said.is_empty() => "claude reported an error without a text".to_owned(),
-        said => said,
-    }
+fn failed(reason: Reason, error: &str) -> Verdict {
+    let error = Some(text::one_line(error, ERROR_CHARS));
+    Verdict { hint: hint(&reason), error, ..Verdict::new(reason) }
 }
 
 fn hint(reason: &Reason) -> Option<String> {
     let words = match reason {
-        Reason::NotLoggedIn => "run `claude auth login` on this machine",
+        Reason::NotLoggedIn => "log in on this machine with `claude auth login`",
         Reason::SandboxUnavailable => {
             "install bubblewrap and socat (`sudo apt install bubblewrap socat`); `relay doctor` \
              shows the sandbox line"
         }
+        Reason::MaxTurns => "split the issue, or say in it more exactly what to change",
+        Reason::VendorUnreachable => {
+            "look at this machine's network and at the vendor's status page"
+        }
         _ => return None,
     };
     Some(words.to_owned())
+}
+
+fn ended(exit: &Exit<'_>) -> String {
+    match (exit.killed_by(), exit.code) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(code)) => format!("exited with code {code}"),
+        (None, None) => "ended without a code".to_owned(),
+    }
+}
+
+fn first_error(result: &Value) -> String {
+    let listed = result["errors"].as_array().and_then(|errors| errors.first()?.as_str());
+    match listed.or(result["result"].as_str()).unwrap_or_default().trim() {
+        "" => "claude reported an error without a text".to_owned(),
+        said => said.to_owned(),
+    }
+}
+
+/// Which tool calls the policy refused, as a reason why a run may have done less than asked.
+fn refused_tools(result: &Value) -> Option<String> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for denial in result["permission_denials"].as_array()? {
+        *counts.entry(denial["tool_name"].as_str().unwrap_or("a tool")).or_default() += 1;
+    }
+    let told: Vec<String> = counts.iter().map(|(tool, n)| format!("{tool} ({n})")).collect();
+    (!told.is_empty()).then(|| format!("refused tool calls: {}", told.join(", ")))
 }

@@ -42,7 +42,6 @@ impl Reader for Stream {
 
 impl Stream {
     fn row(&mut self, mut row: Value) -> Vec<Said> {
-        self.seen.rows += 1;
         match row["type"].as_str().unwrap_or_default() {
             "assistant" => self.assistant(&row),
             "user" => self.user(&row),
@@ -61,6 +60,7 @@ impl Stream {
 
     fn assistant(&mut self, row: &Value) -> Vec<Said> {
         self.seen.api_error = row["error"].as_str().map(str::to_owned);
+        self.seen.rate_limit(&row["api_error_params"]["rate_limit_info"]);
         blocks(row).iter().filter_map(|block| self.block(block)).collect()
     }
 
@@ -92,7 +92,7 @@ impl Stream {
             let failed = block["is_error"] == true;
             let words = result_text(&block["content"]);
             if name == "Bash" {
-                self.seen.bash(failed, &words);
+                self.seen.command(failed, &words);
             }
             if failed {
                 let why = text::one_line(&words, DETAIL_CHARS);
