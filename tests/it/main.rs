@@ -4,8 +4,10 @@
 #![cfg(test)]
 
 mod cli;
+mod full_github;
 mod git;
 mod github;
+mod intake;
 mod queue;
 mod site;
 mod support;

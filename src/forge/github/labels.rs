@@ -173,7 +173,9 @@ impl GitHub {
         }
         // Read after the events, so this text is not older than the label.
         let Some(issue) = self.issue(repo, number).await? else { return Ok(Wording::Gone) };
-        if issue.updated_at > set_at {
+        // By whole seconds, as GitHub writes them: a server that writes milliseconds moves the
+        // issue one or two of them after the label's event.
+        if issue.updated_at.0 / 1000 > set_at.0 / 1000 {
             return Ok(Wording::Unknown);
         }
         Ok(Wording::Same { title: issue.title, body: issue.body })

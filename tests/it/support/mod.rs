@@ -1,5 +1,6 @@
 //! What several test modules share.
 
+pub mod bench;
 pub mod clock;
 pub mod fake_github;
 pub mod full;

@@ -52,6 +52,8 @@ pub struct Call {
 pub enum Fault {
     /// Nothing is done, and this is answered.
     Refuse(u16, Vec<(&'static str, String)>, &'static str),
+    /// Nothing is done, and this JSON is answered with 200.
+    Answer(&'static str),
     /// It is done, and this is answered all the same.
     LoseAnswer(u16),
     /// It is done, and no answer ever comes.
