@@ -5,6 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use relay_sandbox::{DomainError, parse_domains, refused};
+
 use crate::client::{Endpoint, EndpointError};
 use crate::model::Secret;
 
@@ -61,6 +63,17 @@ pub enum ConfigError {
         /// What it is set to.
         value: String,
     },
+    /// A host that a lane's commands may not be let to.
+    #[error("RELAY_LANE_ALLOWED_DOMAINS: {0}")]
+    Domain(#[from] DomainError),
+    /// A name of the environment that no lane is ever handed.
+    #[error("RELAY_LANE_ENV: `{name}` {why}")]
+    LaneEnv {
+        /// The name.
+        name: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// A path that is not absolute.
     #[error("{name}: `{value}` is not an absolute path")]
     Path {
@@ -77,7 +90,11 @@ impl ConfigError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoHome => Some("export RELAY_HOME=/some/folder".to_owned()),
-            Self::Site(_) | Self::Seconds { .. } | Self::Path { .. } => None,
+            Self::Site(_)
+            | Self::Seconds { .. }
+            | Self::Domain(_)
+            | Self::LaneEnv { .. }
+            | Self::Path { .. } => None,
         }
     }
 }
@@ -119,8 +136,8 @@ impl Config {
             github_api: text("RELAY_GITHUB_API").unwrap_or_else(|| GITHUB_API.to_owned()),
             allowed_senders: list("RELAY_ALLOWED_SENDERS"),
             model_claude: text("RELAY_MODEL_CLAUDE"),
-            lane_domains: list("RELAY_LANE_ALLOWED_DOMAINS"),
-            lane_env: list("RELAY_LANE_ENV"),
+            lane_domains: parse_domains(&text("RELAY_LANE_ALLOWED_DOMAINS").unwrap_or_default())?,
+            lane_env: lane_env(list("RELAY_LANE_ENV"))?,
             max_interval: seconds("RELAY_WORK_MAX_INTERVAL", text("RELAY_WORK_MAX_INTERVAL"))?,
             debug: text("RELAY_DEBUG").is_some_and(|v| v != "0"),
             no_colour: get("NO_COLOR").is_some() || text("TERM").is_some_and(|t| t == "dumb"),
@@ -138,6 +155,12 @@ impl Config {
     #[must_use]
     pub fn lanes_folder(&self) -> PathBuf {
         self.home.join("lanes")
+    }
+
+    /// PATH itself, for the programs relay runs.
+    #[must_use]
+    pub fn path_variable(&self) -> OsString {
+        self.environment.get(OsStr::new("PATH")).cloned().unwrap_or_default()
     }
 
     /// A program of the PATH.
@@ -159,6 +182,14 @@ fn absolute(name: &'static str, value: Option<&OsString>) -> Result<Option<PathB
 
 fn split(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|v| !v.is_empty()).map(str::to_owned).collect()
+}
+
+/// A name that would be refused at every run is refused here, where its owner still looks.
+fn lane_env(names: Vec<String>) -> Result<Vec<String>, ConfigError> {
+    match names.iter().find_map(|name| Some((name, refused(name)?))) {
+        Some((name, why)) => Err(ConfigError::LaneEnv { name: name.clone(), why: why.why() }),
+        None => Ok(names),
+    }
 }
 
 fn seconds(name: &'static str, value: Option<String>) -> Result<Option<Duration>, ConfigError> {
@@ -217,6 +248,11 @@ mod tests {
             "RELAY_WORK_MAX_INTERVAL: `soon` is not a number of seconds from 1 to 86400"
         );
         assert_eq!(message(&[("HOME", "ada")]), "HOME: `ada` is not an absolute path");
+        assert_eq!(
+            message(&[home, ("RELAY_LANE_ENV", "MY_KEY,GH_TOKEN")]),
+            "RELAY_LANE_ENV: `GH_TOKEN` is a login of a forge and is never handed to a lane"
+        );
+        assert!(message(&[home, ("RELAY_LANE_ALLOWED_DOMAINS", "10.0.0.1")]).contains("10.0.0.1"));
         assert!(message(&[home, ("RELAY_SITE", "example")]).starts_with("RELAY_SITE: `example`"));
     }
 }

@@ -8,6 +8,7 @@ use super::ConfigError;
 use super::exit::Exit;
 use crate::client::{ClientError, EndpointError};
 use crate::model::IdError;
+use crate::site::owner::OwnerError;
 
 /// A failure that the command itself found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +73,9 @@ fn known(cause: &(dyn std::error::Error + 'static)) -> Option<(Exit, Option<Stri
     if let Some(error) = cause.downcast_ref::<ClientError>() {
         return Some((client_exit(error), error.hint()));
     }
+    if let Some(error) = cause.downcast_ref::<OwnerError>() {
+        return Some((owner_exit(error), error.hint()));
+    }
     if let Some(error) = cause.downcast_ref::<ConfigError>() {
         return Some((Exit::Usage, error.hint()));
     }
@@ -85,6 +89,19 @@ fn client_exit(error: &ClientError) -> Exit {
         ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => Exit::Unreachable,
         ClientError::Version { .. } => Exit::Version,
         ClientError::BadAnswer { .. } | ClientError::Setup { .. } => Exit::Failed,
+    }
+}
+
+fn owner_exit(error: &OwnerError) -> Exit {
+    match error {
+        OwnerError::Taken { .. } | OwnerError::Silent { .. } => Exit::Conflict,
+        OwnerError::Version { .. } => Exit::Version,
+        OwnerError::NotOurs { .. }
+        | OwnerError::Home { .. }
+        | OwnerError::Lock { .. }
+        | OwnerError::Socket { .. }
+        | OwnerError::Store(_)
+        | OwnerError::Queue(_) => Exit::Failed,
     }
 }
 
