@@ -108,7 +108,8 @@ impl Mirror {
 
     async fn fill(&self, copy: &Copy, branch: &str, stubs: &[&str]) -> Result<(), GitError> {
         remove_folder(&copy.folder)?;
-        let exclude: String = stubs.iter().map(|stub| format!("/{stub}\n")).collect();
+        let exclude: String =
+            stubs.iter().map(|stub| format!("/{}\n", stub.trim_start_matches('/'))).collect();
         write_worker_folder(copy, &self.paths.mirror, &exclude)?;
         let dot_git = copy.dir.join(".git");
         write_lane_repository(&dot_git, &copy.base, branch, &exclude, &copy.folder)?;

@@ -1,4 +1,4 @@
-//! The push fence: a hidden ref a task on the remote, `refs/relay/<lane>-<n>`, that says which
+//! The push fence: a hidden ref a task on the remote, `refs/relay/fence/<lane>-<n>`, that says which
 //! claim may push and what relay pushed last.
 //!
 //! Asking the site and then pushing is a race that a worker whose lease is gone can win. The ref

@@ -146,7 +146,7 @@ pub(super) fn refusal(text: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    const F: &str = "refs/relay/claude-1";
+    const F: &str = "refs/relay/fence/claude-1";
     const B: &str = "refs/heads/relay/claude-1";
 
     fn read(fence: &str, branch: &str, stderr: &str) -> Verdict {

@@ -17,7 +17,7 @@ pub struct Fence<'a> {
     /// Where to.
     pub remote: &'a Remote,
     /// The task's name on the remote, `<lane, dashed>-<number>`: the hidden ref is
-    /// `refs/relay/<name>`.
+    /// `refs/relay/fence/<name>`.
     pub name: &'a str,
     /// The claim.
     pub epoch: Epoch,

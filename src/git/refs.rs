@@ -204,7 +204,7 @@ impl Mirror {
 /// The task's hidden ref.
 fn hidden_ref(fence: &Fence<'_>) -> Result<String, GitError> {
     check_branch(fence.name)?;
-    Ok(format!("refs/relay/{}", fence.name))
+    Ok(format!("refs/relay/fence/{}", fence.name))
 }
 
 /// `git push` of commits to refs, each leased on the value it had; an absent one must stay absent.

@@ -114,7 +114,7 @@ async fn push(mirror: &Mirror, remote: &Remote, commit: &Commit, epoch: i64) -> 
     mirror.push(&Push { fence, commit, branch: "relay/claude-1" }).await.unwrap()
 }
 
-const F: &str = "refs/relay/claude-1";
+const F: &str = "refs/relay/fence/claude-1";
 const B: &str = "refs/heads/relay/claude-1";
 
 /// A commit on top of `main` that nobody pushed yet, made in `mirror` through a copy of its own.
