@@ -103,6 +103,12 @@ impl LaneName {
         self.0.replace(':', "-")
     }
 
+    /// Claude Code's lane.
+    #[must_use]
+    pub fn claude() -> Self {
+        Self("claude".to_owned())
+    }
+
     /// NAME of a `process:NAME` lane.
     #[must_use]
     pub fn process_name(&self) -> Option<&str> {

@@ -1,1 +1,26 @@
 //! The worker: its loop, its heartbeats, and the job with its steps.
+//!
+//! Architecture invariant: a worker reaches tasks only through `client`, on one machine as well;
+//! `store`, `queue` and `site` are unknown here.
+
+pub mod backoff;
+pub mod boxing;
+pub mod claims;
+pub mod copies;
+pub mod heartbeat;
+pub mod job;
+pub mod lane;
+pub mod local_pulls;
+pub mod log;
+pub mod observer;
+pub mod persist;
+pub mod probe;
+pub mod prompt;
+pub mod ring;
+pub mod stop;
+pub mod verdict;
+pub mod worker;
+
+pub use observer::{Observer, Step, StepEvent};
+pub use stop::{Shutdown, StopSignal};
+pub use worker::{WorkError, WorkSummary, Worker, WorkerConfig};

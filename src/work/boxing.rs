@@ -1,0 +1,102 @@
+//! The box, tried rather than assumed: a machine may have the programs and still forbid them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use relay_sandbox::{Confinement, Tools, choose, wrap};
+use serde::Serialize;
+
+use crate::process::{Limits, Program, run};
+
+const LIMITS: Limits =
+    Limits { time: Duration::from_secs(10), stdout: 64 * 1024, stderr: 16 * 1024 };
+
+/// How one try came out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "tried", rename_all = "snake_case")]
+pub enum Tried {
+    /// It works.
+    Works,
+    /// The programs for it are not here.
+    Missing,
+    /// They are here and fail.
+    Fails {
+        /// What they said.
+        why: String,
+    },
+}
+
+/// What keeps a lane in its box on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boxing {
+    /// The outer wall, as tried.
+    pub outer: Tried,
+    /// claude's own sandbox inside the outer wall, as tried.
+    pub nested: Tried,
+    /// The wall of lanes that bring no sandbox of their own.
+    pub confinement: Confinement,
+    /// The wall of claude: none where its sandbox does not nest, which is weaker.
+    pub claude: Confinement,
+}
+
+/// Tries the box in `folder` with the programs in `tools`, in an environment of nothing but
+/// `path`.
+pub async fn try_box(tools: &Tools, root: bool, path: &OsString, folder: &Path) -> Boxing {
+    let chosen = choose(tools, root);
+    let bare = Confinement::Bare { setpriv: tools.setpriv.clone() };
+    let quiet = (PathBuf::from("/bin/sh"), vec![OsString::from("-c"), OsString::from(":")]);
+    let outer = if matches!(chosen, Confinement::Bare { .. }) {
+        Tried::Missing
+    } else {
+        attempt(&chosen, &quiet.0, &quiet.1, path, folder).await
+    };
+    let confinement = if outer == Tried::Works { chosen } else { bare.clone() };
+    let nested = match &tools.bwrap {
+        None => Tried::Missing,
+        Some(bwrap) => {
+            let args = [
+                "--dev-bind",
+                "/",
+                "/",
+                "--unshare-pid",
+                "--proc",
+                "/proc",
+                "--",
+                "/bin/sh",
+                "-c",
+                ":",
+            ];
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            attempt(&confinement, bwrap, &args, path, folder).await
+        }
+    };
+    let claude = if nested == Tried::Works { confinement.clone() } else { bare };
+    Boxing { outer, nested, confinement, claude }
+}
+
+async fn attempt(
+    confinement: &Confinement,
+    program: &Path,
+    args: &[OsString],
+    path: &OsString,
+    folder: &Path,
+) -> Tried {
+    let (path_of, args) = wrap(confinement, program, args);
+    let program = Program {
+        path: path_of,
+        args,
+        env: vec![("PATH".into(), path.clone())],
+        cwd: folder.to_owned(),
+        stdin: Vec::new(),
+    };
+    match run(&program, &LIMITS).await {
+        Ok(output) if output.code == Some(0) => Tried::Works,
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().next_back().unwrap_or("it failed without a word").to_owned();
+            Tried::Fails { why }
+        }
+        Err(error) => Tried::Fails { why: error.to_string() },
+    }
+}

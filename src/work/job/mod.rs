@@ -1,0 +1,263 @@
+//! One job: from a claim to its release, in the steps of DESIGN §4.
+//!
+//! Effects on the world are recorded before the next step begins, so that another claim of the
+//! task goes on from the first that is missing. What a job makes on this disk goes with it,
+//! however it ends.
+
+mod effects;
+mod publish;
+mod run;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::effects::Done;
+use super::copies::Copies;
+use super::lane::Lanes;
+use super::log::RunLog;
+use super::observer::{Observer, Step, StepEvent};
+use super::persist::persistently;
+use super::stop::StopSignal;
+use crate::api::{Claim, Code, RecordRequest, ReleaseRequest, StartRequest};
+use crate::client::{Client, ClientError};
+use crate::forge::Pulls;
+use crate::git::Git;
+use crate::model::{
+    Clock, Effect, ForgeKind, Ids, LeaseRef, Secret, StopReason, Task, Usage, WorkerId,
+};
+
+/// How long the site may be away before a step gives up on telling it.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a finished result is offered to the site.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// What every job of a worker shares.
+pub struct Context {
+    /// The site.
+    pub client: Client,
+    /// This worker.
+    pub worker: WorkerId,
+    /// Git.
+    pub git: Git,
+    /// The lanes this machine serves.
+    pub lanes: Lanes,
+    /// Where copies stand.
+    pub copies: Copies,
+    /// Where work is kept that could not be pushed.
+    pub kept: PathBuf,
+    /// GitHub's pull requests, where there is a login.
+    pub github: Option<Arc<dyn Pulls>>,
+    /// The token git pushes with.
+    pub github_token: Option<Secret>,
+    /// relay's own program, which supervises lanes.
+    pub supervisor: PathBuf,
+    /// The time limit of a run.
+    pub max_run: Duration,
+    /// Leaves copies for a person.
+    pub keep: bool,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub ids: Arc<dyn Ids>,
+    /// Who is told.
+    pub observer: Arc<dyn Observer>,
+}
+
+/// One job.
+pub struct Job {
+    shared: Arc<Context>,
+    claim: Claim,
+    lease: LeaseRef,
+    signal: StopSignal,
+    log: RunLog,
+}
+
+/// Why a job ends before its last step.
+#[derive(Debug)]
+pub struct Stop {
+    /// The reason the site is told.
+    pub reason: StopReason,
+    /// For a person, with a hint where there is one.
+    pub error: Option<String>,
+}
+
+/// What a job has to show for itself when it is released.
+#[derive(Debug, Default)]
+struct Report {
+    summary: Option<String>,
+    usage: Option<Usage>,
+    note: Option<String>,
+    pr: Option<(u64, String)>,
+}
+
+impl Stop {
+    fn new(reason: StopReason, error: impl Into<String>) -> Self {
+        Self { reason, error: Some(error.into()) }
+    }
+}
+
+impl From<StopReason> for Stop {
+    fn from(reason: StopReason) -> Self {
+        Self { reason, error: None }
+    }
+}
+
+/// Does one job and releases its lease. Gives why it stopped and, where the site still wanted to
+/// hear it, the task as it stands now.
+pub async fn run(
+    shared: Arc<Context>,
+    claim: Claim,
+    signal: StopSignal,
+) -> (StopReason, Option<Task>) {
+    let lease = claim.lease.reference();
+    let (log, sender) = RunLog::start(shared.client.clone(), shared.worker.clone(), lease.clone());
+    let mut job = Job { shared, claim, lease, signal, log };
+    let mut report = Report::default();
+    let end = Box::pin(job.steps(&mut report)).await;
+    if let Err(stop) = &end {
+        job.log.line(&format!("stopped: {}", stop.reason));
+        if let Some(error) = &stop.error {
+            job.log.line(error);
+        }
+    }
+    // The log goes first: the site takes none for a lease that was released.
+    sender.finish().await;
+    job.release(end.err(), report).await
+}
+
+impl Job {
+    async fn steps(&mut self, report: &mut Report) -> Result<(), Stop> {
+        let mut done = Done::read(&self.claim.effects);
+        // On the heap: one after another these are by far the largest values of the worker.
+        let work = Box::pin(self.produce(&mut done, report)).await?;
+        report.summary.clone_from(&work.summary);
+        report.usage.clone_from(&work.usage);
+        Box::pin(self.publish(&work, &mut done, report)).await
+    }
+
+    /// Tells the observer and the log about a step around doing it.
+    async fn step<T>(
+        &self,
+        step: Step,
+        work: impl Future<Output = Result<T, Stop>>,
+        note: impl FnOnce(&T) -> String,
+    ) -> Result<T, Stop> {
+        let task = &self.lease.task;
+        self.shared.observer.step(task, step, &StepEvent::Began);
+        self.log.line(&format!("== {}", step.as_str()));
+        let began = self.shared.clock.uptime();
+        match work.await {
+            Ok(value) => {
+                let note = note(&value);
+                let took = self.shared.clock.uptime().saturating_sub(began).as_secs_f64();
+                self.log.line(&format!("   {note} ({took:.3} s)"));
+                self.shared.observer.step(task, step, &StepEvent::Ended { note });
+                Ok(value)
+            }
+            Err(stop) => {
+                let event =
+                    StepEvent::Failed { reason: stop.reason.clone(), error: stop.error.clone() };
+                self.shared.observer.step(task, step, &event);
+                Err(stop)
+            }
+        }
+    }
+
+    async fn start(&self) -> Result<(), Stop> {
+        let request = StartRequest {
+            worker_id: self.shared.worker.clone(),
+            epoch: self.lease.epoch,
+            branch: self.claim.branch.clone(),
+        };
+        self.tell(|| self.shared.client.start(&self.lease.task, &request)).await.map(drop)
+    }
+
+    async fn record(&self, effect: Effect) -> Result<(), Stop> {
+        let request = RecordRequest {
+            worker_id: self.shared.worker.clone(),
+            epoch: self.lease.epoch,
+            effect,
+        };
+        self.tell(|| self.shared.client.record(&self.lease.task, &request)).await.map(drop)
+    }
+
+    /// Says something to the site under the lease. The lease being gone ends the job.
+    async fn tell<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Stop>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let asking = persistently(&*self.shared.clock, &*self.shared.ids, PATIENCE, ask);
+        match self.signal.guard(asking).await? {
+            Ok(value) => Ok(value),
+            Err(ClientError::Refused(problem)) if problem.code == Code::LeaseLost => {
+                Err(self.signal.reason().unwrap_or(StopReason::LeaseLost).into())
+            }
+            Err(error) => Err(Stop::new(
+                StopReason::WorkerStopped,
+                format!("the site did not take the job's report: {error}"),
+            )),
+        }
+    }
+
+    async fn release(self, stop: Option<Stop>, report: Report) -> (StopReason, Option<Task>) {
+        let (reason, error) =
+            stop.map_or((StopReason::Finished, None), |stop| (stop.reason, stop.error));
+        // A lease that is gone has nothing to release; its end was already recorded.
+        if matches!(reason, StopReason::LeaseLost | StopReason::Cancelled) {
+            let event = StepEvent::Ended { note: format!("nothing to release: {reason}") };
+            self.shared.observer.step(&self.lease.task, Step::Release, &event);
+            return (reason, None);
+        }
+        let (pr, pr_url) = report.pr.map_or((None, None), |(n, url)| (Some(n), Some(url)));
+        let request = ReleaseRequest {
+            worker_id: self.shared.worker.clone(),
+            epoch: self.lease.epoch,
+            reason: reason.clone(),
+            pr,
+            pr_url: pr_url.filter(|url| !url.is_empty()),
+            summary: report.summary,
+            error,
+            usage: report.usage,
+            note: report.note,
+        };
+        let shared = &self.shared;
+        let answer = persistently(&*shared.clock, &*shared.ids, RELEASE_PATIENCE, || {
+            shared.client.release(&self.lease, &request)
+        })
+        .await;
+        match answer {
+            Ok(answer) => {
+                let event =
+                    StepEvent::Ended { note: format!("{} → {}", reason, answer.task.state) };
+                shared.observer.step(&self.lease.task, Step::Release, &event);
+                (reason, Some(answer.task))
+            }
+            Err(error) => {
+                tracing::error!(task = %self.lease.task, epoch = self.lease.epoch.0, %error, "the release was not taken");
+                let error = Some(format!("the site did not take the result: {error}"));
+                let event = StepEvent::Failed { reason: StopReason::LeaseLost, error };
+                shared.observer.step(&self.lease.task, Step::Release, &event);
+                (StopReason::LeaseLost, None)
+            }
+        }
+    }
+
+    fn is_local(&self) -> bool {
+        self.claim.project.forge == ForgeKind::Local
+    }
+}
+
+/// A lane's words as lines of the run's log.
+mod run_words {
+    use relay_lanes::Said;
+
+    /// One entry of the log.
+    pub(super) fn said(said: &Said) -> String {
+        match said {
+            Said::Text(text) => text.clone(),
+            Said::Tool { name, detail } => format!("→ {name} {detail}"),
+            Said::Note(note) => format!("! {note}"),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! The first half of a job: from a fresh copy to one commit of what the lane left in it.
+
+use super::effects::{Committed, Done};
+use super::publish::push_words;
+use super::{Job, Report, Stop};
+use crate::forge::words;
+use crate::git::{
+    Commit, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
+};
+use crate::model::run::UsageText;
+use crate::model::{Effect, Epoch, ForgeProblem, StopReason, Usage};
+use crate::process::{EndedBy, run_lane};
+use crate::work::copies::CopyDir;
+use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
+use crate::work::observer::Step;
+use crate::work::prompt;
+use crate::work::verdict::{LaneResult, judge};
+
+/// Who the commits are by (seed 002: "committed as relay-agent").
+const AGENT: (&str, &str) = ("relay-agent", "relay-agent@users.noreply.relay.invalid");
+
+/// The work, ready to be pushed.
+pub(super) struct Work {
+    pub(super) mirror: Mirror,
+    pub(super) remote: Remote,
+    pub(super) commit: Commit,
+    pub(super) base: Commit,
+    pub(super) base_branch: String,
+    pub(super) summary: Option<String>,
+    pub(super) usage: Option<Usage>,
+}
+
+impl Job {
+    /// Brings the work of an earlier claim back, or runs the lane.
+    pub(super) async fn produce(
+        &mut self,
+        done: &mut Done,
+        report: &mut Report,
+    ) -> Result<Work, Stop> {
+        let remote = self.remote()?;
+        let (mirror, base_branch) = self
+            .step(Step::Checkout, self.mirror(&remote), |(_, branch)| {
+                format!("the mirror of {} is up to date at {branch}", self.lease.task.repo)
+            })
+            .await?;
+        if let Some(kept) = self.kept(&mirror, done)? {
+            let (commit, base, Committed { summary, usage, .. }) = kept;
+            self.log.line(&format!("   going on with {}, made by an earlier run", short(&commit)));
+            self.start().await?;
+            return Ok(Work { mirror, remote, commit, base, base_branch, summary, usage });
+        }
+        *done = Done::default();
+        let base = mirror.tip(&base_branch).map_err(git_stop)?;
+        let copy = self
+            .shared
+            .copies
+            .take(&self.lease.task, &self.claim.run)
+            .map_err(|e| disk_stop("the lane's copy", &e))?;
+        let made = Box::pin(self.run_in(&copy, &mirror, &base, report)).await;
+        if self.shared.keep {
+            self.log.line(&format!("   the copy is kept: {}", copy.path.display()));
+        }
+        let path = copy.path.clone();
+        let keep = self.shared.keep;
+        match tokio::task::spawn_blocking(move || copy.close(keep)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(path = %path.display(), %error, "the lane's copy was not removed");
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "removing the copy failed")
+            }
+        }
+        let (commit, result) = made?;
+        let LaneResult { summary, usage, .. } = result;
+        done.committed = Some(Committed {
+            commit: commit.to_string(),
+            base: base.to_string(),
+            summary: summary.clone(),
+            usage: Some(usage.clone()),
+        });
+        self.record(Effect::Committed {
+            commit: commit.to_string(),
+            base: base.to_string(),
+            summary: summary.clone(),
+            usage: Some(Box::new(UsageText::keep(&usage))),
+        })
+        .await?;
+        Ok(Work { mirror, remote, commit, base, base_branch, summary, usage: Some(usage) })
+    }
+
+    /// The work of an earlier claim, where this machine can go on with it: its own commit, or
+    /// what was pushed.
+    fn kept(
+        &self,
+        mirror: &Mirror,
+        done: &Done,
+    ) -> Result<Option<(Commit, Commit, Committed)>, Stop> {
+        let Some(kept) = done.committed.clone() else { return Ok(None) };
+        let Ok(base) = kept.base.parse::<Commit>() else { return Ok(None) };
+        let ids = [Some(kept.commit.clone()), done.pushed.clone()];
+        for id in ids.into_iter().flatten() {
+            if let Ok(commit) = id.parse::<Commit>()
+                && mirror.holds(&commit).map_err(git_stop)?
+            {
+                return Ok(Some((commit, base, kept)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where git fetches from and pushes to.
+    fn remote(&self) -> Result<Remote, Stop> {
+        let token = if self.is_local() {
+            None
+        } else {
+            Some(self.shared.github_token.clone().ok_or_else(|| {
+                Stop::new(
+                    StopReason::ForgeRefused { why: ForgeProblem::Unauthorized },
+                    "this worker has no GitHub login (hint: `gh auth login`)",
+                )
+            })?)
+        };
+        Ok(Remote { url: self.claim.project.remote.clone(), token })
+    }
+
+    /// Brings the mirror up to date, asks for the default branch, and shuts out older claims.
+    async fn mirror(&self, remote: &Remote) -> Result<(Mirror, String), Stop> {
+        let (git, repo) = (&self.shared.git, &self.lease.task.repo);
+        let asking =
+            async { tokio::join!(git.mirror(repo, remote), git.remote_head(repo, remote)) };
+        let (mirror, branch) = self.signal.guard(asking).await?;
+        let (mirror, branch) = (mirror.map_err(git_stop)?, branch.map_err(git_stop)?);
+        if self.lease.epoch > Epoch(1) {
+            self.shut_out_older_claims(&mirror, remote).await?;
+        }
+        Ok((mirror, branch))
+    }
+
+    async fn shut_out_older_claims(&self, mirror: &Mirror, remote: &Remote) -> Result<(), Stop> {
+        let (identity, name) = (agent(), self.fence_name());
+        let fence = self.fence(remote, &name, &identity);
+        match self.signal.guard(Box::pin(mirror.fence(&fence))).await?.map_err(git_stop)? {
+            FenceClaim::Held | FenceClaim::Unsupported => Ok(()),
+            FenceClaim::Stale => Err(StopReason::LeaseLost.into()),
+            FenceClaim::Refused { why, text } => {
+                Err(Stop::new(StopReason::PushRefused { why }, push_words(why, &text)))
+            }
+        }
+    }
+
+    pub(super) fn fence<'a>(
+        &self,
+        remote: &'a Remote,
+        name: &'a str,
+        identity: &'a Identity,
+    ) -> Fence<'a> {
+        Fence { remote, name, epoch: self.lease.epoch, identity, at: self.shared.clock.now() }
+    }
+
+    /// The task's name on the remote: `<lane>-<number>`, as in its branch.
+    pub(super) fn fence_name(&self) -> String {
+        format!("{}-{}", self.claim.task.lane.dashed(), self.lease.task.number)
+    }
+
+    /// Everything that happens while the copy stands.
+    async fn run_in(
+        &mut self,
+        dir: &CopyDir,
+        mirror: &Mirror,
+        base: &Commit,
+        report: &mut Report,
+    ) -> Result<(Commit, LaneResult), Stop> {
+        let branch = self.claim.branch.clone();
+        let copy = async {
+            let stubs = relay_sandbox::STUBS;
+            let checkout = Box::pin(mirror.checkout(base, &branch, &dir.path, stubs));
+            self.signal.guard(checkout).await?.map_err(git_stop)
+        };
+        let copy = self
+            .step(Step::Checkout, copy, |_| format!("{} on branch {branch}", short(base)))
+            .await?;
+        self.step(Step::Start, self.start(), |()| "told the site".to_owned()).await?;
+        let prepared = self
+            .step(Step::Prompt, self.prepare(mirror, base, dir), |p| {
+                format!("{} bytes", p.run_bytes())
+            })
+            .await?;
+        let result = self.step(Step::Run, self.run_lane(prepared), lane_note).await?;
+        report.summary.clone_from(&result.summary);
+        report.usage = Some(result.usage.clone());
+        report.note.clone_from(&result.note);
+        if let Some(reason) = result.stop {
+            return Err(Stop { reason, error: result.error });
+        }
+        let identity = agent();
+        let message = words::commit_message(&self.claim.task);
+        let commit = async {
+            let request = SnapshotRequest {
+                identity: &identity,
+                message: &message,
+                at: self.shared.clock.now(),
+                allow_workflows: false,
+            };
+            match self
+                .signal
+                .guard(Box::pin(mirror.snapshot(&copy, &request)))
+                .await?
+                .map_err(git_stop)?
+            {
+                Snapshot::Commit { commit, .. } => Ok(commit),
+                Snapshot::NoChanges => Err(Stop::new(
+                    StopReason::NoChanges,
+                    "the lane made no changes (hint: `relay task log` shows what it did)",
+                )),
+                Snapshot::Refused { why, path } => Err(Stop::new(
+                    StopReason::RepoUnusable { why },
+                    format!("what the lane left cannot be committed: {path}"),
+                )),
+            }
+        };
+        let commit = self.step(Step::Commit, commit, short).await?;
+        Ok((commit, result))
+    }
+
+    async fn prepare(
+        &self,
+        mirror: &Mirror,
+        base: &Commit,
+        dir: &CopyDir,
+    ) -> Result<Prepared, Stop> {
+        let guide = mirror.file_at(base, "relay.md").map_err(git_stop)?;
+        let prompt = prompt::compose(
+            &self.claim.task,
+            &self.claim.project,
+            &self.claim.branch,
+            guide.as_deref(),
+        );
+        let brief = TaskBrief {
+            task: &self.claim.task,
+            branch: &self.claim.branch,
+            worker: &self.shared.worker,
+            epoch: self.lease.epoch,
+            prompt: &prompt,
+            workdir: &dir.path,
+            agent: AGENT,
+            max_run: self.shared.max_run,
+        };
+        self.shared.lanes.prepare(&brief)
+    }
+
+    async fn run_lane(&self, prepared: Prepared) -> Result<LaneResult, Stop> {
+        let PreparedRun { run, mut reader } = prepared.into_run(&self.shared.supervisor);
+        let redactor = run.redactor.clone();
+        let mut on_line = |line: &[u8]| {
+            for said in reader.line(line) {
+                let text = redactor.text(&super::run_words::said(&said));
+                self.shared.observer.line(&self.lease.task, &text);
+                self.log.line(&text);
+            }
+        };
+        let running = run_lane(run, &*self.shared.clock, self.signal.token(), &mut on_line);
+        let end = Box::pin(running)
+            .await
+            .map_err(|error| Stop::new(StopReason::Crashed, error.to_string()))?;
+        let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
+        let verdict = reader.end(&relay_lanes::Exit {
+            code: end.code,
+            signal: end.signal,
+            stderr: &stderr,
+            now_ms: self.shared.clock.now().0,
+            over_limit: end.ended_by == EndedBy::OutputLimit,
+        });
+        Ok(judge(&end, verdict, &self.signal, self.shared.clock.now()))
+    }
+}
+
+fn lane_note(result: &LaneResult) -> String {
+    let how = result.stop.as_ref().map_or_else(|| "finished".to_owned(), ToString::to_string);
+    match result.usage.duration_ms {
+        Some(ms) => {
+            format!("{how} after {:.1} s", std::time::Duration::from_millis(ms).as_secs_f64())
+        }
+        None => how,
+    }
+}
+
+/// What a git error means for the task.
+pub(super) fn git_stop(error: GitError) -> Stop {
+    Stop::new(StopReason::RepoUnusable { why: error.problem() }, error.to_string())
+}
+
+/// A commit's id as people read it.
+pub(super) fn short(commit: &Commit) -> String {
+    commit.as_str().chars().take(12).collect()
+}
+
+pub(super) fn agent() -> Identity {
+    let (name, email) = AGENT;
+    Identity { name: name.to_owned(), email: email.to_owned() }
+}
+
+fn disk_stop(what: &str, error: &std::io::Error) -> Stop {
+    Stop::new(
+        StopReason::RepoUnusable { why: crate::model::RepoProblem::Disk },
+        format!("{what}: {error} (hint: `relay doctor` shows the disk)"),
+    )
+}

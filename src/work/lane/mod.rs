@@ -1,0 +1,151 @@
+//! From a task to a program that can be run: which lane, which arguments, which environment,
+//! which box. The only place that chooses between lanes.
+
+mod claude;
+mod process;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use relay_lanes::{Invocation, Reader};
+use relay_sandbox::{Confinement, wrap};
+
+use super::boxing::Boxing;
+
+pub use self::process::{process_config, process_lanes};
+use super::job::Stop;
+use crate::model::{Epoch, LaneName, Secret, StopReason, Task, WorkerId};
+use crate::process::{LaneLimits, LaneRun, Program, Redactor};
+
+/// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
+const STALL: Duration = Duration::from_secs(600);
+
+/// What this machine has to run lanes with.
+#[derive(Clone, Debug)]
+pub struct Lanes {
+    /// Claude Code's program.
+    pub claude: Option<PathBuf>,
+    /// The model claude is asked for.
+    pub claude_model: String,
+    /// Where process lanes are configured: `$RELAY_HOME/lanes`.
+    pub process_dir: PathBuf,
+    /// How a lane is confined on this machine.
+    pub boxing: Boxing,
+    /// False with `--no-sandbox`.
+    pub sandbox: bool,
+    /// The worker's own environment, from which a lane's is made.
+    pub parent_env: BTreeMap<OsString, OsString>,
+    /// Names the operator lets through to vendor lanes (RELAY_LANE_ENV).
+    pub pass_env: Vec<String>,
+    /// Hosts a sandboxed command may reach besides the table (RELAY_LANE_ALLOWED_DOMAINS).
+    pub extra_domains: Vec<String>,
+    /// The person's home folder.
+    pub home: PathBuf,
+    /// RELAY_HOME.
+    pub relay_home: PathBuf,
+    /// What must never be seen in a lane's output.
+    pub secrets: Vec<Secret>,
+}
+
+/// One task, as a lane needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskBrief<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// Its branch.
+    pub branch: &'a str,
+    /// The worker.
+    pub worker: &'a WorkerId,
+    /// Which attempt this is.
+    pub epoch: Epoch,
+    /// The whole prompt.
+    pub prompt: &'a str,
+    /// The lane's copy.
+    pub workdir: &'a Path,
+    /// Name and e-mail that commits made by the lane carry.
+    pub agent: (&'a str, &'a str),
+    /// The time limit.
+    pub max_run: Duration,
+}
+
+/// A lane's program, ready to run.
+pub struct Prepared {
+    program: Program,
+    limits: LaneLimits,
+    redactor: Redactor,
+    reader: Box<dyn Reader>,
+}
+
+/// A run and who reads it.
+pub struct PreparedRun {
+    /// What `process` runs.
+    pub run: LaneRun,
+    /// What reads its output.
+    pub reader: Box<dyn Reader>,
+}
+
+/// A lane's own part of a run.
+struct Described<'a> {
+    program: &'a Path,
+    invocation: Invocation,
+    env: Vec<(OsString, OsString)>,
+    cwd: &'a Path,
+    reader: Box<dyn Reader>,
+}
+
+impl Lanes {
+    /// Prepares the lane of `brief`.
+    ///
+    /// # Errors
+    /// When this machine cannot run it, with the reason and a hint.
+    pub fn prepare(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
+        let lane = &brief.task.lane;
+        if *lane == LaneName::claude() {
+            return self.prepare_claude(brief);
+        }
+        if lane.process_name().is_some() {
+            return self.prepare_process(brief);
+        }
+        Err(Stop {
+            reason: StopReason::VendorError,
+            error: Some(format!("this version of relay cannot run the lane `{lane}`")),
+        })
+    }
+
+    /// Puts the wall around what a lane described.
+    fn prepared(&self, max_run: Duration, wall: &Confinement, lane: Described<'_>) -> Prepared {
+        let Described { program, invocation, env, cwd, reader } = lane;
+        let (path, args) = wrap(wall, program, &invocation.args);
+        Prepared {
+            program: Program { path, args, env, cwd: cwd.to_owned(), stdin: invocation.stdin },
+            limits: LaneLimits {
+                time: max_run,
+                stall: invocation.streams_events.then_some(STALL),
+                stdout_total: invocation.stdout_total,
+                stdout_line: invocation.stdout_line,
+                stderr_total: invocation.stderr_total,
+                stderr_over_kills: invocation.stderr_over_kills,
+            },
+            redactor: Redactor::new(self.secrets.iter().cloned()),
+            reader,
+        }
+    }
+}
+
+impl Prepared {
+    /// How much the program is told, for the log.
+    #[must_use]
+    pub fn run_bytes(&self) -> usize {
+        self.program.stdin.len()
+    }
+
+    /// The run, with `supervisor` (relay's own program) between worker and lane.
+    #[must_use]
+    pub fn into_run(self, supervisor: &Path) -> PreparedRun {
+        let Self { program, limits, redactor, reader } = self;
+        let run = LaneRun { supervisor: supervisor.to_owned(), program, limits, redactor };
+        PreparedRun { run, reader }
+    }
+}

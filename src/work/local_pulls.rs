@@ -1,0 +1,93 @@
+//! Pull requests of a local repository: rows on the site, since there is nowhere else to put them.
+
+use async_trait::async_trait;
+
+use crate::api::OpenLocalPull;
+use crate::client::{Client, ClientError};
+use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls};
+use crate::model::{ForgeProblem, LeaseRef, RepoName, WorkerId};
+
+/// One task's pull request of a local repository.
+#[derive(Clone, Debug)]
+pub struct LocalPulls {
+    /// The site.
+    pub client: Client,
+    /// Under which lease it is written.
+    pub lease: LeaseRef,
+    /// The holder.
+    pub worker: WorkerId,
+    /// The pushed commit.
+    pub head: String,
+    /// The change, as a person reads it.
+    pub diff: String,
+    /// What was asked for, so that the comment can be added to it.
+    pub pull: NewPull,
+}
+
+#[async_trait]
+impl Pulls for LocalPulls {
+    async fn find_pull(&self, _: &RepoName, branch: &str) -> Result<Option<Pull>, ForgeError> {
+        let detail = self.client.task(&self.lease.task).await.map_err(forge_error)?;
+        // One that shows an older commit is brought up to date by opening it again.
+        Ok(detail
+            .local_pull
+            .filter(|row| row.branch == branch && row.head == self.head)
+            .map(|row| pull(row.number)))
+    }
+
+    async fn open_pull(&self, repo: &RepoName, new: &NewPull) -> Result<Pull, ForgeError> {
+        self.write(repo, new, None).await?;
+        Ok(pull(self.lease.task.number))
+    }
+
+    async fn find_comment(
+        &self,
+        _: &RepoName,
+        _: u64,
+        marker: &str,
+    ) -> Result<Option<String>, ForgeError> {
+        let detail = self.client.task(&self.lease.task).await.map_err(forge_error)?;
+        let comment = detail.local_pull.and_then(|row| row.comment);
+        Ok(comment.filter(|text| text.contains(marker)).map(|_| self.lease.task.to_string()))
+    }
+
+    async fn comment(&self, repo: &RepoName, _: u64, body: &str) -> Result<String, ForgeError> {
+        self.write(repo, &self.pull, Some(body.to_owned())).await?;
+        Ok(self.lease.task.to_string())
+    }
+}
+
+impl LocalPulls {
+    async fn write(
+        &self,
+        repo: &RepoName,
+        new: &NewPull,
+        comment: Option<String>,
+    ) -> Result<(), ForgeError> {
+        let row = OpenLocalPull {
+            lease: self.lease.clone(),
+            worker_id: self.worker.clone(),
+            title: new.title.clone(),
+            body: new.body.clone(),
+            branch: new.branch.clone(),
+            base: new.base.clone(),
+            head: self.head.clone(),
+            diff: self.diff.clone(),
+            comment,
+        };
+        self.client.open_local_pull(repo, &row).await.map(drop).map_err(forge_error)
+    }
+}
+
+fn pull(number: u64) -> Pull {
+    Pull { number, url: String::new(), state: PullState::Open }
+}
+
+fn forge_error(error: ClientError) -> ForgeError {
+    match error {
+        ClientError::Refused(problem) => {
+            ForgeError::Refused { why: ForgeProblem::Invalid, text: problem.detail }
+        }
+        error => ForgeError::Unreachable(error.to_string()),
+    }
+}

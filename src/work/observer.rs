@@ -1,0 +1,80 @@
+//! Who is told what the worker does: the terminal, the demo, a test.
+
+use crate::model::{StopReason, TaskId, WorkerId};
+
+/// The steps of a job, in their order (DESIGN §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The mirror is brought up to date and the lane's copy is made.
+    Checkout,
+    /// The site is told.
+    Start,
+    /// The prompt is put together.
+    Prompt,
+    /// The lane runs in its box.
+    Run,
+    /// What it left behind becomes one commit.
+    Commit,
+    /// The commit goes to the task's branch.
+    Push,
+    /// The pull request is found or opened, and the summary is posted.
+    PullRequest,
+    /// The site is told how it ended.
+    Release,
+}
+
+impl Step {
+    /// What a person reads.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Checkout => "checkout",
+            Self::Start => "start",
+            Self::Prompt => "prompt",
+            Self::Run => "run",
+            Self::Commit => "commit",
+            Self::Push => "push",
+            Self::PullRequest => "pull request",
+            Self::Release => "release",
+        }
+    }
+}
+
+/// What happened in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEvent {
+    /// It began.
+    Began,
+    /// It ended well.
+    Ended {
+        /// What came of it, in a few words.
+        note: String,
+    },
+    /// The job ends here.
+    Failed {
+        /// Why.
+        reason: StopReason,
+        /// For a person.
+        error: Option<String>,
+    },
+}
+
+/// Is told what the worker does. Calls must not block.
+pub trait Observer: Send + Sync {
+    /// The worker is registered.
+    fn registered(&self, _worker: &WorkerId, _lanes: &str) {}
+    /// The worker waits for work.
+    fn waiting(&self) {}
+    /// A step of a job.
+    fn step(&self, _task: &TaskId, _step: Step, _event: &StepEvent) {}
+    /// A line of a run's log.
+    fn line(&self, _task: &TaskId, _text: &str) {}
+    /// Something a person should know although the worker goes on.
+    fn warning(&self, _text: &str) {}
+}
+
+/// Tells nobody.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}

@@ -1,0 +1,97 @@
+//! Which lanes this machine can serve: what is installed, and what is logged in.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use relay_lanes::{Login, claude};
+
+use super::lane::{Lanes, process_config, process_lanes};
+use crate::model::LaneName;
+use crate::process::{Limits, Program, run};
+use serde::Serialize;
+
+/// A probe asks a program on this disk; one that takes longer is stuck.
+const TIME: Duration = Duration::from_secs(10);
+const LIMITS: Limits = Limits { time: TIME, stdout: 256 * 1024, stderr: 64 * 1024 };
+
+/// One lane, as this machine has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaneStatus {
+    /// The lane.
+    pub lane: LaneName,
+    /// Whether a worker started now would serve it.
+    pub served: bool,
+    /// The program that runs it.
+    pub program: Option<PathBuf>,
+    /// That program's version.
+    pub version: Option<String>,
+    /// The model it would use.
+    pub model: Option<String>,
+    /// What was seen: the login, or why there is none.
+    pub detail: String,
+    /// What a person can do about a lane that is not served.
+    pub hint: Option<String>,
+}
+
+/// Looks at every lane this machine could have, side by side.
+pub async fn probe(lanes: &Lanes) -> Vec<LaneStatus> {
+    let mut found = vec![claude_status(lanes).await];
+    let configured = process_lanes(&lanes.process_dir);
+    found.extend(configured.into_iter().map(|(lane, path)| process_status(lane, &path)));
+    found
+}
+
+async fn claude_status(lanes: &Lanes) -> LaneStatus {
+    let mut status = LaneStatus {
+        lane: LaneName::claude(),
+        served: false,
+        program: lanes.claude.clone(),
+        version: None,
+        model: Some(lanes.claude_model.clone()),
+        detail: "the program `claude` is not on PATH".to_owned(),
+        hint: Some("npm install -g @anthropic-ai/claude-code".to_owned()),
+    };
+    let Some(program) = lanes.claude.as_deref() else { return status };
+    let (version, login) = tokio::join!(
+        ask(lanes, program, claude::PROBE.version_args),
+        ask(lanes, program, claude::PROBE.login_args),
+    );
+    status.version = version.ok().and_then(|out| claude::version(&text(&out.stdout)));
+    let (served, detail, hint) = match login {
+        Err(error) => (false, error.to_string(), Some("claude auth status".to_owned())),
+        Ok(out) => match claude::login(out.code, &text(&out.stdout), &text(&out.stderr)) {
+            Login::Ready { detail } => (true, detail, None),
+            Login::NotLoggedIn { detail } => (false, detail, Some("claude auth login".to_owned())),
+            Login::Unclear { detail } => (false, detail, Some("claude auth status".to_owned())),
+        },
+    };
+    LaneStatus { served, detail, hint, ..status }
+}
+
+fn process_status(lane: LaneName, path: &Path) -> LaneStatus {
+    let (served, program, detail, hint) = match process_config(path) {
+        Ok(config) => (true, Some(config.command), path.display().to_string(), None),
+        Err(error) => (false, None, error, Some(format!("mend {}", path.display()))),
+    };
+    LaneStatus { lane, served, program, version: None, model: None, detail, hint }
+}
+
+async fn ask(
+    lanes: &Lanes,
+    program: &Path,
+    args: &[&str],
+) -> Result<crate::process::Output, crate::process::ProcessError> {
+    let program = Program {
+        path: program.to_owned(),
+        args: args.iter().map(OsString::from).collect(),
+        env: lanes.probe_env(),
+        cwd: lanes.home.clone(),
+        stdin: Vec::new(),
+    };
+    run(&program, &LIMITS).await
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,149 @@
+//! From how a lane ended to why the run stopped. The only place that knows both words.
+
+use std::time::Duration;
+
+use relay_lanes::{LaneUsage, Reason, Verdict};
+
+use super::stop::StopSignal;
+use crate::model::{StopReason, Timestamp, Usage};
+use crate::process::{EndedBy, LaneEnd};
+
+/// Parked for so long when a vendor's quota is used up and it does not say until when.
+const QUOTA_UNKNOWN: Duration = Duration::from_secs(3600);
+
+/// What came of running the lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneResult {
+    /// Why the job ends here; `None` when it goes on with what the lane left behind.
+    pub stop: Option<StopReason>,
+    /// What the lane said.
+    pub summary: Option<String>,
+    /// What went wrong, with the hint that helps.
+    pub error: Option<String>,
+    /// What it cost.
+    pub usage: Usage,
+    /// A note the lane left.
+    pub note: Option<String>,
+}
+
+/// Judges a run: what ended it from outside comes first, then what the lane itself said.
+#[must_use]
+pub fn judge(end: &LaneEnd, verdict: Verdict, signal: &StopSignal, now: Timestamp) -> LaneResult {
+    let stop = match end.ended_by {
+        EndedBy::Asked => Some(signal.reason().unwrap_or(StopReason::WorkerStopped)),
+        EndedBy::TimedOut => Some(StopReason::TimedOut),
+        EndedBy::Stalled => Some(StopReason::Stalled),
+        EndedBy::Itself | EndedBy::OutputLimit => stop_reason(&verdict.reason, now),
+    };
+    let error = match (&stop, end.ended_by) {
+        (Some(StopReason::TimedOut), _) => Some(format!(
+            "the lane was stopped after {} (hint: `relay work --max-minutes N` allows more)",
+            minutes(end.elapsed)
+        )),
+        (Some(StopReason::Stalled), _) => Some(format!(
+            "the lane said nothing for ten minutes and was stopped after {}",
+            minutes(end.elapsed)
+        )),
+        (_, EndedBy::Asked) => None,
+        _ => with_hint(verdict.error, verdict.hint),
+    };
+    LaneResult {
+        stop,
+        summary: verdict.summary.filter(|s| !s.trim().is_empty()),
+        error,
+        usage: usage(verdict.usage, end.elapsed),
+        note: verdict.note,
+    }
+}
+
+fn stop_reason(reason: &Reason, now: Timestamp) -> Option<StopReason> {
+    Some(match reason {
+        Reason::Done => return None,
+        Reason::Skipped => StopReason::Skipped,
+        Reason::MaxTurns => StopReason::MaxTurns,
+        Reason::Budget => StopReason::Budget,
+        Reason::NotLoggedIn => StopReason::NotLoggedIn,
+        Reason::PermissionRefused => StopReason::PermissionRefused,
+        Reason::SandboxUnavailable => StopReason::SandboxUnavailable,
+        Reason::VendorUnreachable => StopReason::VendorUnreachable,
+        Reason::VendorError => StopReason::VendorError,
+        Reason::ProtocolViolation => StopReason::ProtocolViolation,
+        Reason::Crashed => StopReason::Crashed,
+        Reason::Quota { until_ms } => {
+            StopReason::Quota { until: until_ms.map_or(now + QUOTA_UNKNOWN, Timestamp) }
+        }
+    })
+}
+
+fn usage(lane: LaneUsage, elapsed: Duration) -> Usage {
+    Usage {
+        model: lane.model,
+        input_tokens: lane.input_tokens,
+        cache_read_tokens: lane.cache_read_tokens,
+        cache_write_tokens: lane.cache_write_tokens,
+        output_tokens: lane.output_tokens,
+        model_calls: lane.model_calls,
+        turns: lane.turns,
+        cost_usd: lane.cost_usd,
+        duration_ms: u64::try_from(elapsed.as_millis()).ok(),
+    }
+}
+
+fn with_hint(error: Option<String>, hint: Option<String>) -> Option<String> {
+    match (error, hint) {
+        (Some(error), Some(hint)) => Some(format!("{error} (hint: {hint})")),
+        (error, hint) => error.or(hint),
+    }
+}
+
+fn minutes(elapsed: Duration) -> String {
+    match elapsed.as_secs() {
+        s if s < 120 => format!("{s} s"),
+        s => format!("{} min", s / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(ended_by: EndedBy) -> LaneEnd {
+        LaneEnd {
+            code: Some(1),
+            signal: None,
+            ended_by,
+            stderr: vec![],
+            stdout_bytes: 0,
+            elapsed: Duration::from_secs(600),
+        }
+    }
+
+    #[test]
+    fn a_cancel_keeps_its_reason_whatever_the_dying_program_said() {
+        let signal = StopSignal::default();
+        signal.stop(StopReason::Cancelled);
+        let result =
+            judge(&end(EndedBy::Asked), Verdict::new(Reason::Crashed), &signal, Timestamp(0));
+        assert_eq!((result.stop, result.error), (Some(StopReason::Cancelled), None));
+    }
+
+    #[test]
+    fn a_quota_without_a_time_is_an_hour() {
+        let quota = |until_ms| {
+            let verdict = Verdict::new(Reason::Quota { until_ms });
+            judge(&end(EndedBy::Itself), verdict, &StopSignal::default(), Timestamp(1000)).stop
+        };
+        assert_eq!(quota(Some(7)), Some(StopReason::Quota { until: Timestamp(7) }));
+        assert_eq!(quota(None), Some(StopReason::Quota { until: Timestamp(3_601_000) }));
+    }
+
+    #[test]
+    fn a_lane_that_is_done_goes_on_to_its_commit() {
+        let mut verdict = Verdict::new(Reason::Done);
+        verdict.summary = Some(" \n".to_owned());
+        let result = judge(&end(EndedBy::Itself), verdict, &StopSignal::default(), Timestamp(0));
+        assert_eq!((result.stop, result.summary), (None, None));
+        assert_eq!(result.usage.duration_ms, Some(600_000));
+        assert!(!result.usage.is_reported());
+    }
+}

@@ -1,0 +1,333 @@
+//! The loop: free slot → doorbell → claim → job, and again at once after a job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::claims::ClaimFile;
+use super::heartbeat::{Heartbeat, Held};
+use super::job::{self, Context};
+use super::persist::persistently;
+use super::ring::{Bell, Ring};
+use super::stop::{Shutdown, StopSignal};
+use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
+use crate::client::{Client, ClientError};
+use crate::model::{
+    Clock, Disposition, IdError, Ids, InstanceId, Label, LaneName, StopReason, Task, Timestamp,
+    WorkerId, WorkerName,
+};
+
+/// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the last word to the site may take.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What a worker is and serves.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// Its name.
+    pub name: WorkerName,
+    /// The machine.
+    pub host: String,
+    /// What it serves.
+    pub lanes: Vec<LaneName>,
+    /// What it advertises.
+    pub labels: Vec<Label>,
+    /// Hosts of the forges it can push to.
+    pub forges: Vec<String>,
+    /// How many jobs at a time.
+    pub jobs: usize,
+    /// The first wait of the ramp (`--interval`).
+    pub interval: Duration,
+    /// The longest wait, and how long the bell is held (`--max-interval`).
+    pub max_interval: Duration,
+    /// Drains the queue by claims alone and ends (`--once`).
+    pub once: bool,
+    /// relay's version.
+    pub version: String,
+}
+
+/// What a worker did in its life.
+#[derive(Clone, Debug, Default)]
+pub struct WorkSummary {
+    /// Jobs that ended, in their order, with the task as it stood then.
+    pub jobs: Vec<(StopReason, Option<Task>)>,
+}
+
+/// Why a worker ended that was not told to.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// There is nothing it could do.
+    #[error("no lanes to serve")]
+    NoLanes,
+    /// The site refused it or cannot be reached at the start.
+    #[error("the site did not take the worker `{name}`: {source}")]
+    Register {
+        /// The worker.
+        name: WorkerName,
+        /// Why.
+        source: ClientError,
+    },
+    /// Another instance of its name registered.
+    #[error("another worker registered as `{0}` and took over")]
+    Replaced(WorkerName),
+    /// The source of ids gave something that is none.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// The claim id could not be written, so nothing may be claimed.
+    #[error("the claim under way cannot be kept on disk: {0}")]
+    ClaimFile(std::io::Error),
+}
+
+/// A worker, ready to run. `shared` is put together by the caller once the worker's id is known.
+pub struct Worker {
+    config: WorkerConfig,
+    client: Client,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    id: WorkerId,
+    instance: InstanceId,
+}
+
+impl Worker {
+    /// Registers with the site. A new instance of a name ends the leases of the one before.
+    ///
+    /// # Errors
+    /// When there are no lanes, or the site does not take it.
+    pub async fn register(
+        config: WorkerConfig,
+        client: Client,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Result<Self, WorkError> {
+        if config.lanes.is_empty() {
+            return Err(WorkError::NoLanes);
+        }
+        let refused = |source| WorkError::Register { name: config.name.clone(), source };
+        let instance: InstanceId = ids.uuid().parse()?;
+        let request = RegisterRequest {
+            name: config.name.clone(),
+            instance_id: instance.clone(),
+            host: config.host.clone(),
+            lanes: config.lanes.clone(),
+            labels: config.labels.clone(),
+            forges: config.forges.clone(),
+            version: config.version.clone(),
+        };
+        let worker = persistently(&*clock, &*ids, CLAIM_PATIENCE, || client.register(&request))
+            .await
+            .map_err(refused)?;
+        Ok(Self { id: worker.id, config, client, clock, ids, instance })
+    }
+
+    /// The id the site gave.
+    #[must_use]
+    pub fn id(&self) -> &WorkerId {
+        &self.id
+    }
+
+    /// Runs until it is told to end, or has drained the queue with `once`.
+    ///
+    /// # Errors
+    /// When it was replaced, or can no longer claim safely. Its jobs were stopped then.
+    pub async fn run(
+        self,
+        shared: Arc<Context>,
+        shutdown: Shutdown,
+    ) -> Result<WorkSummary, WorkError> {
+        let lanes: Vec<&str> = self.config.lanes.iter().map(LaneName::as_str).collect();
+        shared.observer.registered(&self.id, &lanes.join(", "));
+        let held = Held::default();
+        let heartbeat = Heartbeat {
+            client: self.client.clone(),
+            worker: self.id.clone(),
+            instance: self.instance.clone(),
+            interval: self.config.max_interval,
+        };
+        let beating = tokio::spawn(heartbeat.clone().run(held.clone(), Arc::clone(&self.clock)));
+        let mut state = Loop {
+            claim_file: ClaimFile::new(shared.copies.root(), &self.config.name),
+            bell: Bell::new(
+                self.client.clone(),
+                self.id.clone(),
+                self.instance.clone(),
+                Arc::clone(&self.clock),
+                Arc::clone(&self.ids),
+                self.config.interval,
+                self.config.max_interval,
+            ),
+            pauses: Vec::new(),
+            jobs: JoinSet::new(),
+            summary: WorkSummary::default(),
+            held,
+            shared,
+            worker: &self,
+        };
+        let ended = state.run(&shutdown).await;
+        if ended.is_err() {
+            state.held.stop_all(&StopReason::LeaseLost);
+            state.finish_jobs().await;
+        }
+        let summary = std::mem::take(&mut state.summary);
+        drop(state);
+        beating.abort();
+        if !matches!(ended, Err(WorkError::Replaced(_)))
+            && let Ok(Err(error)) = tokio::time::timeout(FAREWELL, heartbeat.offline()).await
+        {
+            tracing::debug!(%error, "the site was not told that the worker goes");
+        }
+        ended.map(|()| summary)
+    }
+}
+
+/// The running loop.
+struct Loop<'a> {
+    worker: &'a Worker,
+    shared: Arc<Context>,
+    held: Held,
+    bell: Bell,
+    claim_file: ClaimFile,
+    jobs: JoinSet<(LaneName, StopReason, Option<Task>)>,
+    /// Lanes out of quota, and until when.
+    pauses: Vec<(LaneName, Timestamp)>,
+    summary: WorkSummary,
+}
+
+/// What a claim came to.
+enum Claimed {
+    Job,
+    Nothing,
+}
+
+impl Loop<'_> {
+    async fn run(&mut self, shutdown: &Shutdown) -> Result<(), WorkError> {
+        let mut ask = true;
+        let mut stopping = false;
+        let once = self.worker.config.once;
+        loop {
+            let draining = shutdown.drain.is_cancelled();
+            let lanes = self.free_lanes();
+            let free = if draining || lanes.is_empty() {
+                0
+            } else {
+                self.worker.config.jobs.saturating_sub(self.jobs.len())
+            };
+            if ask && free > 0 {
+                ask = matches!(self.claim(&lanes).await?, Claimed::Job);
+                continue;
+            }
+            if self.jobs.is_empty() && (draining || once) {
+                return Ok(());
+            }
+            if self.jobs.is_empty() {
+                self.shared.observer.waiting();
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    self.held.stop_all(&StopReason::WorkerStopped);
+                }
+                Some(ended) = self.jobs.join_next(), if !self.jobs.is_empty() => {
+                    self.ended(ended);
+                    // A queue that held one task often holds another.
+                    ask = true;
+                }
+                () = shutdown.drain.cancelled(), if !draining => {}
+                // With `--once` the bell only tells of leases that were called off.
+                ring = self.bell.next(if once { 0 } else { free }, &lanes), if !once || !self.jobs.is_empty() => match ring {
+                    Ring::Claim => ask = true,
+                    Ring::Quiet => {}
+                    // A hint; the heartbeat's answer is final and carries the reason.
+                    Ring::Revoked => self.held.ask_now(),
+                    Ring::Replaced => {
+                        return Err(WorkError::Replaced(self.worker.config.name.clone()));
+                    }
+                },
+            }
+        }
+    }
+
+    async fn finish_jobs(&mut self) {
+        while let Some(ended) = self.jobs.join_next().await {
+            self.ended(ended);
+        }
+    }
+
+    async fn claim(&mut self, lanes: &[LaneName]) -> Result<Claimed, WorkError> {
+        let worker = self.worker;
+        let claim_id = self.claim_file.open(&*worker.ids).map_err(WorkError::ClaimFile)?;
+        let request = ClaimRequest {
+            worker_id: worker.id.clone(),
+            instance_id: worker.instance.clone(),
+            claim_id,
+            lanes: Some(lanes.to_vec()),
+            labels: Some(worker.config.labels.clone()),
+        };
+        let asked = persistently(&*worker.clock, &*worker.ids, CLAIM_PATIENCE, || {
+            worker.client.claim(&request)
+        })
+        .await;
+        match asked {
+            Ok(answer) => {
+                let Some(claim) = answer.claim else {
+                    self.claim_file.answered();
+                    return Ok(Claimed::Nothing);
+                };
+                self.start(claim);
+                self.claim_file.answered();
+                Ok(Claimed::Job)
+            }
+            Err(ClientError::Refused(problem)) if problem.code == Code::WorkerUnknown => {
+                Err(WorkError::Replaced(worker.config.name.clone()))
+            }
+            Err(error) => {
+                // The id stays on disk: the next claim asks for the same answer.
+                self.shared.observer.warning(&format!("could not claim: {error}"));
+                Ok(Claimed::Nothing)
+            }
+        }
+    }
+
+    fn start(&mut self, claim: Claim) {
+        self.bell.reset();
+        let lease = claim.lease.reference();
+        let lane = claim.task.lane.clone();
+        let signal = StopSignal::default();
+        // Dropped with the job, also when it panics: a lease without a job is not kept alive.
+        let holding = self.held.hold(lease, signal.clone());
+        let shared = Arc::clone(&self.shared);
+        self.jobs.spawn(async move {
+            let (reason, task) = job::run(shared, claim, signal).await;
+            drop(holding);
+            (lane, reason, task)
+        });
+    }
+
+    fn ended(
+        &mut self,
+        ended: Result<(LaneName, StopReason, Option<Task>), tokio::task::JoinError>,
+    ) {
+        match ended {
+            Ok((lane, reason, task)) => {
+                if let Disposition::Park(until) = reason.disposition() {
+                    let text = format!("{lane}: out of quota");
+                    self.shared.observer.warning(&text);
+                    self.pauses.push((lane, until));
+                }
+                self.summary.jobs.push((reason, task));
+            }
+            // The lease runs out by itself; the site queues the task again.
+            Err(error) => tracing::error!(%error, "a job ended without an answer"),
+        }
+    }
+
+    /// The lanes that are not out of quota.
+    fn free_lanes(&mut self) -> Vec<LaneName> {
+        let now = self.worker.clock.now();
+        self.pauses.retain(|(_, until)| *until > now);
+        let paused = |lane: &LaneName| self.pauses.iter().any(|(l, _)| l == lane);
+        self.worker.config.lanes.iter().filter(|lane| !paused(lane)).cloned().collect()
+    }
+}
