@@ -11,5 +11,8 @@ fn main() -> ExitCode {
     if args.get(1).is_some_and(|arg| arg == process::SUPERVISE) {
         return process::supervisor_main();
     }
+    if args.get(1).is_some_and(|arg| arg == cli::DEMO_LANE) {
+        return cli::demo_lane_main();
+    }
     cli::main(args)
 }

@@ -1,6 +1,7 @@
 //! What every command is handed: settings, time, ids, the terminal, and the way to the site.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tracing_subscriber::EnvFilter;
@@ -8,8 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::config::Config;
 use super::output::Output;
 use super::site::Site;
-use crate::model::Clock;
-use crate::system::SystemClock;
+use crate::model::{Clock, Ids};
+use crate::system::{SystemClock, SystemIds};
 
 /// The collaborators of a command.
 #[derive(Debug)]
@@ -47,6 +48,19 @@ impl Context {
     /// When there is none, or it is another version.
     pub async fn site(&self) -> anyhow::Result<Site> {
         Site::reach(self).await
+    }
+
+    /// Where new ids come from.
+    #[must_use]
+    pub fn ids(&self) -> Arc<dyn Ids> {
+        Arc::new(SystemIds)
+    }
+
+    /// The same on another home, with no site elsewhere and no login: for the demo.
+    #[must_use]
+    pub fn in_home(&self, home: PathBuf) -> Self {
+        let config = Config { home, site: None, github_token: None, ..self.config.clone() };
+        Self { config, clock: Arc::clone(&self.clock), output: self.output }
     }
 
     /// This machine's name, as projects and workers know it.

@@ -5,12 +5,15 @@
 mod completions;
 mod config;
 mod context;
+mod demo;
 mod doctor;
 mod error;
 mod exit;
 mod link;
+mod machine;
 mod output;
 mod prefer;
+mod progress;
 mod site;
 mod table;
 mod task;
@@ -24,6 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use config::{Config, ConfigError};
+pub use demo::{DEMO_LANE, demo_lane_main};
 pub use exit::Exit;
 
 use context::Context;
@@ -44,8 +48,10 @@ enum Command {
     Link(link::Options),
     /// Make, list, show and end tasks
     Task(task::Options),
-    /// Do tasks on this machine
+    /// Take tasks and do them on this machine
     Work(work::Options),
+    /// See the whole flow on a scratch repository: no login, no network
+    Demo(demo::Options),
     /// Check this machine: logins, programs, the box, the disk
     Doctor(doctor::Options),
     /// Show, set and unset preferences
@@ -86,6 +92,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Link(options) => options.run(&context).await,
             Command::Task(options) => options.run(&context).await,
             Command::Work(options) => options.run(&context).await,
+            Command::Demo(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,
             Command::Prefer(options) => options.run(&context).await,
             Command::Completions(options) => options.run(),

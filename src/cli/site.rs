@@ -1,16 +1,23 @@
-//! The way to the site: RELAY_SITE, or the owner of this home, or this very process for a moment.
+//! The way to the site: RELAY_SITE, or the owner of this home, or this very process, for a moment
+//! or for as long as it works.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use super::context::Context;
-use super::error::Failure;
-use super::exit::Exit;
+use super::machine;
 use crate::client::{Client, Endpoint};
+use crate::forge::github::Accounts;
+use crate::site::forges::KnownForges;
+use crate::site::owner::{Access, OwnerConfig, Role, connect};
+use crate::site::watch::Watch;
 
 /// A site to speak to. Where nobody owned the home, this process does until [`Site::close`].
 #[derive(Debug)]
 pub struct Site {
     client: Client,
+    /// `None` with RELAY_SITE.
+    access: Option<Access>,
 }
 
 impl Deref for Site {
@@ -21,25 +28,66 @@ impl Deref for Site {
 }
 
 impl Site {
+    /// For a command: the living owner, or this process for the command's moment.
+    ///
+    /// # Errors
+    /// When there is none, or it is another version.
     pub(super) async fn reach(context: &Context) -> anyhow::Result<Self> {
-        let config = &context.config;
-        if let Some(endpoint) = &config.site {
-            return Ok(Self { client: Client::new(endpoint.clone())? });
+        Self::open(context, Role::Moment).await
+    }
+
+    /// For a worker: RELAY_SITE, or this process, which also watches the linked repositories.
+    ///
+    /// # Errors
+    /// When another worker owns the home.
+    pub(super) async fn to_work(context: &Context) -> anyhow::Result<Self> {
+        Self::open(context, Role::Work).await
+    }
+
+    async fn open(context: &Context, role: Role) -> anyhow::Result<Self> {
+        if let Some(endpoint) = &context.config.site {
+            return Ok(Self { client: Client::new(endpoint.clone())?, access: None });
         }
-        let client = Client::new(Endpoint::Unix(config.socket()))?;
-        match client.status().await {
-            Ok(_) => Ok(Self { client }),
-            Err(error) => Err(anyhow::Error::from(error)
-                .context(Failure::new(Exit::Unreachable, "nobody owns this home"))),
-        }
+        let access = connect(owner(context, role)).await?;
+        let client = Client::new(Endpoint::Unix(access.socket().to_owned()))?;
+        Ok(Self { client, access: Some(access) })
+    }
+
+    /// The way itself, for what outlives a borrow.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Whether this process owns the home until [`Site::close`]: nobody runs tasks then.
     #[must_use]
     pub fn is_for_a_moment(&self) -> bool {
-        false
+        matches!(self.access, Some(Access::Own(_)))
     }
 
     /// Gives the home back, where it was taken.
-    pub async fn close(self) {}
+    pub async fn close(self) {
+        if let Some(access) = self.access {
+            access.close().await;
+        }
+    }
+}
+
+fn owner(context: &Context, role: Role) -> OwnerConfig {
+    let config = &context.config;
+    let login = Arc::new(machine::persons_login(context));
+    let accounts = Arc::new(Accounts::new(login, Arc::clone(&context.clock)));
+    OwnerConfig {
+        home: config.home.clone(),
+        role,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock: Arc::clone(&context.clock),
+        ids: context.ids(),
+        forges: Arc::new(KnownForges::new(Arc::clone(&accounts), config.github_api.clone())),
+        watch: (role == Role::Work).then(|| Watch {
+            accounts,
+            host: context.host(),
+            allowed_senders: config.allowed_senders.clone(),
+        }),
+    }
 }

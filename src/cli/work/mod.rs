@@ -1,33 +1,93 @@
-//! `relay work`: this machine does tasks.
+//! `relay work`: this machine takes tasks and does them.
 
+mod signals;
+pub(super) mod start;
 mod status;
+
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::exit::Exit;
+use crate::model::{Label, LaneName, WorkerName};
 
 /// Options of `relay work`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Ctrl-C or SIGTERM lets running jobs finish; a second one stops them.")]
 pub struct Options {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    work: WorkOptions,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the site, its workers, and what they do
+    /// Show the owner of this home, its workers and what they do
     Status(status::Options),
 }
 
+/// What a worker can be told.
+#[derive(Clone, Debug, Args)]
+pub struct WorkOptions {
+    /// Do what is queued, then end
+    #[arg(long)]
+    once: bool,
+    /// How many jobs at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+    /// The lanes to serve, whatever the logins say
+    #[arg(long, value_name = "LANE,…", value_delimiter = ',')]
+    lanes: Vec<LaneName>,
+    /// Capabilities to advertise
+    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    labels: Vec<Label>,
+    /// What this worker is called (default: this machine's name)
+    #[arg(long)]
+    name: Option<WorkerName>,
+    /// The time limit of a run, in minutes
+    #[arg(long, value_name = "MINUTES", default_value = "60", value_parser = minutes)]
+    max_minutes: Duration,
+    /// The first wait between two looks at a site that cannot hold the doorbell, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
+    interval: Duration,
+    /// The longest wait, and how long the doorbell is held, in seconds (default: 300, or
+    /// RELAY_WORK_MAX_INTERVAL)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    max_interval: Option<Duration>,
+    /// Leave the lanes' copies on disk
+    #[arg(long)]
+    keep: bool,
+    /// Run vendor lanes without their sandbox: their commands can do all that you can
+    #[arg(long)]
+    no_sandbox: bool,
+}
+
 impl Options {
-    /// Does what was asked.
+    /// Works, or tells about it.
     ///
     /// # Errors
-    /// When the site cannot be asked.
+    /// When the home is taken, there is nothing to serve, or another worker took over.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.command {
-            Command::Status(options) => options.run(context).await,
+            Some(Command::Status(options)) => options.run(context).await,
+            None => start::run(self.work, context).await,
         }
+    }
+}
+
+fn minutes(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 7.0 * 24.0 * 60.0 => Ok(Duration::from_secs_f64(n * 60.0)),
+        _ => Err("a number of minutes, at most a week".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(n) if (1..=86_400).contains(&n) => Ok(Duration::from_secs(n)),
+        _ => Err("a number of seconds from 1 to 86400".to_owned()),
     }
 }

@@ -1,0 +1,108 @@
+//! What this machine has: programs, lanes, logins, its box. Put together once from the settings
+//! and handed to the rooms that need it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use relay_sandbox::Tools;
+
+use super::context::Context;
+use crate::forge::Pulls;
+use crate::forge::github::{GitHub, GitHubConfig, PersonsLogin, Source, TIME_OUT, host_of};
+use crate::model::Secret;
+use crate::work::boxing::{Boxing, try_box};
+use crate::work::lane::Lanes;
+
+/// A GitHub login and what it opens.
+#[derive(Clone)]
+pub struct GithubLogin {
+    /// The token itself, for git and for redaction.
+    pub token: Secret,
+    /// The host it is for.
+    pub host: String,
+    /// The REST side.
+    pub api: Arc<GitHub>,
+}
+
+impl GithubLogin {
+    /// For the worker's pull requests.
+    #[must_use]
+    pub fn pulls(&self) -> Arc<dyn Pulls> {
+        Arc::clone(&self.api) as Arc<dyn Pulls>
+    }
+}
+
+/// The lanes of this machine, with its box tried. `sandbox` is false with `--no-sandbox`.
+pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> Lanes {
+    let config = &context.config;
+    Lanes {
+        claude: config.program("claude"),
+        claude_model: config
+            .model_claude
+            .clone()
+            .unwrap_or_else(|| relay_lanes::claude::DEFAULT_MODEL.to_owned()),
+        process_dir: config.lanes_folder(),
+        boxing: boxing(context).await,
+        sandbox,
+        parent_env: config.environment.clone(),
+        pass_env: config.lane_env.clone(),
+        extra_domains: config.lane_domains.clone(),
+        home: config.user_home.clone(),
+        relay_home: config.home.clone(),
+        secrets,
+    }
+}
+
+/// How a lane is kept in its box here, found out by trying.
+pub async fn boxing(context: &Context) -> Boxing {
+    let tools = Tools {
+        bwrap: context.config.program("bwrap"),
+        unshare: context.config.program("unshare"),
+        setpriv: context.config.program("setpriv"),
+    };
+    let root = rustix::process::geteuid().is_root();
+    try_box(&tools, root, &context.config.path_variable(), Path::new("/")).await
+}
+
+/// The logins this machine's person has.
+#[must_use]
+pub fn persons_login(context: &Context) -> PersonsLogin {
+    let config = &context.config;
+    PersonsLogin {
+        given: config.github_token.clone().map(|token| (host_of(&config.github_api), token)),
+        gh: config.program("gh"),
+        env: config.environment.clone(),
+    }
+}
+
+/// The GitHub login of this machine: RELAY_GITHUB_TOKEN, else what `gh` has. `None` where there
+/// is none; that is no error until a task needs it.
+pub async fn github(context: &Context) -> Option<GithubLogin> {
+    let api_base = context.config.github_api.clone();
+    let host = host_of(&api_base);
+    let token = persons_login(context).token(&host).await?;
+    let config = GitHubConfig {
+        api_base,
+        token: token.clone(),
+        clock: Arc::clone(&context.clock),
+        time_out: TIME_OUT,
+    };
+    match GitHub::new(config) {
+        Ok(api) => Some(GithubLogin { token, host, api: Arc::new(api) }),
+        Err(error) => {
+            tracing::warn!(%error, "the GitHub login cannot be used");
+            None
+        }
+    }
+}
+
+/// relay's own program, which supervises lanes and is the demo's lane.
+///
+/// # Errors
+/// When the system does not say where it is.
+pub fn own_program() -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    // Linux says so of a program that was replaced while it runs; the new one is at the old place.
+    let text = path.to_string_lossy();
+    Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), |p| Path::new(p).to_owned()))
+}

@@ -1,0 +1,133 @@
+//! What the worker does, on the terminal: a spinner for long steps where somebody looks, plain
+//! lines elsewhere.
+
+use std::collections::HashMap;
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::output::{Output, Tone, one_line};
+use crate::model::{TaskId, WorkerId};
+use crate::work::{Observer, Step, StepEvent};
+
+/// Prints each step of each job. The lane's own words are in the run's log, not here.
+#[derive(Debug)]
+pub struct Progress {
+    output: Output,
+    bars: MultiProgress,
+    spinners: Mutex<HashMap<TaskId, ProgressBar>>,
+    terminal: bool,
+    /// Lines go to stdout: they are what the command is for.
+    stdout: bool,
+    waiting_said: Mutex<bool>,
+}
+
+impl Progress {
+    /// For a worker: remarks, in no program's way.
+    #[must_use]
+    pub fn on_stderr(output: Output) -> Self {
+        Self::new(output, false)
+    }
+
+    /// For the demo: the steps are what a person came to see.
+    #[must_use]
+    pub fn on_stdout(output: Output) -> Self {
+        Self::new(output, true)
+    }
+
+    fn new(output: Output, stdout: bool) -> Self {
+        Self {
+            output,
+            bars: MultiProgress::new(),
+            spinners: Mutex::default(),
+            terminal: std::io::stderr().is_terminal()
+                && (!stdout || std::io::stdout().is_terminal()),
+            stdout,
+            waiting_said: Mutex::new(false),
+        }
+    }
+
+    /// One line, above the spinners.
+    pub fn line(&self, text: &str) {
+        if self.terminal {
+            // Hidden bars print nothing by themselves; then the line goes the plain way.
+            if self.bars.println(text).is_ok() && !self.bars.is_hidden() {
+                return;
+            }
+        }
+        if !self.stdout || self.output.line(text).is_err() {
+            self.output.note(text);
+        }
+    }
+
+    fn step_line(&self, task: &TaskId, step: Step, tone: Tone, mark: &str, note: &str) {
+        let step = self.output.paint(Tone::Faint, &format!("{:<13}", step.as_str()));
+        let mark = self.output.paint(tone, mark);
+        self.line(format!("{task}  {step} {mark} {}", one_line(note)).trim_end());
+    }
+
+    fn spin(&self, task: &TaskId, step: Step) {
+        if !self.terminal || !matches!(step, Step::Checkout | Step::Run | Step::Push) {
+            return;
+        }
+        let bar = self.bars.add(ProgressBar::new_spinner());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(format!("{task}  {}", step.as_str()));
+        bar.enable_steady_tick(Duration::from_millis(120));
+        let mut spinners = self.spinners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = spinners.insert(task.clone(), bar) {
+            old.finish_and_clear();
+        }
+    }
+
+    fn still(&self, task: &TaskId) {
+        let mut spinners = self.spinners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bar) = spinners.remove(task) {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn said_waiting(&self, now: bool) -> bool {
+        let mut said = self.waiting_said.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *said, now)
+    }
+}
+
+impl Observer for Progress {
+    fn registered(&self, _worker: &WorkerId, lanes: &str) {
+        self.line(&format!("serving {lanes}"));
+    }
+
+    fn waiting(&self) {
+        if !self.said_waiting(true) {
+            self.line(&self.output.paint(Tone::Faint, "waiting for work"));
+        }
+    }
+
+    fn step(&self, task: &TaskId, step: Step, event: &StepEvent) {
+        self.said_waiting(false);
+        match event {
+            StepEvent::Began => self.spin(task, step),
+            StepEvent::Ended { note } => {
+                self.still(task);
+                self.step_line(task, step, Tone::Good, "ok", note);
+            }
+            StepEvent::Failed { reason, error } => {
+                self.still(task);
+                let note = error
+                    .as_ref()
+                    .map_or_else(|| reason.to_string(), |error| format!("{reason}: {error}"));
+                self.step_line(task, step, Tone::Bad, "stopped", &note);
+            }
+        }
+    }
+
+    fn warning(&self, text: &str) {
+        let word = self.output.paint(Tone::Warn, "warning:");
+        self.line(&format!("{word} {}", one_line(text)));
+    }
+}

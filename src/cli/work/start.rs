@@ -1,0 +1,207 @@
+//! From options and settings to a running worker.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::WorkOptions;
+use super::signals;
+use crate::cli::context::Context;
+use crate::cli::error::Failure;
+use crate::cli::exit::Exit;
+use crate::cli::machine::{self, GithubLogin};
+use crate::cli::progress::Progress;
+use crate::cli::site::Site;
+use crate::client::Client;
+use crate::git::Git;
+use crate::model::{Label, LaneName, Secret, WorkerName};
+use crate::work::copies::Copies;
+use crate::work::job;
+use crate::work::lane::Lanes;
+use crate::work::probe::probe;
+use crate::work::{Shutdown, WorkError, WorkSummary, Worker, WorkerConfig};
+
+/// The longest wait of an idle worker unless told otherwise (seed 002).
+const MAX_INTERVAL: Duration = Duration::from_secs(300);
+
+pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Result<Exit> {
+    let progress = Arc::new(Progress::on_stderr(context.output));
+    let github = machine::github(context).await;
+    let secrets: Vec<Secret> = github.iter().map(|login| login.token.clone()).collect();
+    let lanes = machine::lanes(context, !options.no_sandbox, secrets).await;
+    let served = served(&options, &lanes, &progress).await?;
+    let site = Site::to_work(context).await?;
+    let client = site.client().clone();
+    let worker = worker_config(&options, context, served, github.as_ref())?;
+    let shutdown = Shutdown::default();
+    signals::listen(shutdown.clone(), Arc::clone(&progress))?;
+    let max_run = options.max_minutes;
+    let keep = options.keep;
+    let start = Start { context, worker, client, lanes, github, progress, max_run, keep };
+    let ended = work(start, shutdown).await;
+    site.close().await;
+    ended?;
+    Ok(Exit::Ok)
+}
+
+/// All that a worker is started with; the demo starts one as well.
+pub(in crate::cli) struct Start<'a> {
+    pub(in crate::cli) context: &'a Context,
+    pub(in crate::cli) worker: WorkerConfig,
+    pub(in crate::cli) client: Client,
+    pub(in crate::cli) lanes: Lanes,
+    pub(in crate::cli) github: Option<GithubLogin>,
+    pub(in crate::cli) progress: Arc<Progress>,
+    pub(in crate::cli) max_run: Duration,
+    pub(in crate::cli) keep: bool,
+}
+
+/// Registers the worker and runs it to its end.
+pub(in crate::cli) async fn work(
+    start: Start<'_>,
+    shutdown: Shutdown,
+) -> anyhow::Result<WorkSummary> {
+    let Start { context, worker, client, lanes, github, progress, max_run, keep } = start;
+    let home = lanes.relay_home.clone();
+    let copies = Copies::open(home.join("work"))?;
+    copies.sweep();
+    let git = git(context, &home)?;
+    let clock = Arc::clone(&context.clock);
+    let ids = context.ids();
+    let name = worker.name.clone();
+    let worker = Worker::register(worker, client.clone(), Arc::clone(&clock), Arc::clone(&ids))
+        .await
+        .map_err(|error| work_failure(&name, error))?;
+    let shared = Arc::new(job::Context {
+        client,
+        worker: worker.id().clone(),
+        git,
+        lanes,
+        copies,
+        kept: home.join("kept"),
+        github: github.as_ref().map(GithubLogin::pulls),
+        github_token: github.map(|login| login.token),
+        supervisor: machine::own_program()?,
+        max_run,
+        keep,
+        clock,
+        ids,
+        observer: progress,
+    });
+    worker.run(shared, shutdown).await.map_err(|error| work_failure(&name, error))
+}
+
+fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
+    let program = context.config.program("git").ok_or_else(|| {
+        Failure::new(Exit::NotReady, "the program `git` is not on PATH").hint("relay doctor")
+    })?;
+    let path = context.config.path_variable();
+    Ok(Git::new(program, path, home.join("cache")))
+}
+
+/// The lanes of the options, else those this machine is logged in for.
+async fn served(
+    options: &WorkOptions,
+    lanes: &Lanes,
+    progress: &Progress,
+) -> anyhow::Result<Vec<LaneName>> {
+    use crate::work::Observer;
+    let found = probe(lanes).await;
+    let mut served: Vec<LaneName> = Vec::new();
+    if options.lanes.is_empty() {
+        served.extend(found.iter().filter(|s| s.served).map(|s| s.lane.clone()));
+    }
+    for lane in &options.lanes {
+        match found.iter().find(|status| status.lane == *lane) {
+            Some(status) if status.served => {}
+            Some(status) => {
+                progress.warning(&format!("{lane} is served as you asked, but {}", status.detail))
+            }
+            None => progress.warning(&format!(
+                "{lane} is served as you asked, but this machine does not have it"
+            )),
+        }
+        if !served.contains(lane) {
+            served.push(lane.clone());
+        }
+    }
+    if served.is_empty() {
+        return Err(work_failure_no_lanes());
+    }
+    if !lanes.sandbox {
+        progress.warning("no sandbox: what a vendor's lane runs can do all that you can");
+    }
+    Ok(served)
+}
+
+fn worker_config(
+    options: &WorkOptions,
+    context: &Context,
+    lanes: Vec<LaneName>,
+    github: Option<&GithubLogin>,
+) -> anyhow::Result<WorkerConfig> {
+    let name = match &options.name {
+        Some(name) => name.clone(),
+        None => default_name(&context.host())?,
+    };
+    let mut labels = options.labels.clone();
+    if options.no_sandbox {
+        labels.push("sandbox:off".parse::<Label>()?);
+    }
+    Ok(WorkerConfig {
+        name,
+        host: context.host(),
+        lanes,
+        labels,
+        forges: github.iter().map(|login| login.host.clone()).collect(),
+        jobs: usize::from(options.jobs),
+        interval: options.interval,
+        max_interval: options.max_interval.or(context.config.max_interval).unwrap_or(MAX_INTERVAL),
+        once: options.once,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+/// The machine's name with what cannot stand in a worker's name left out.
+fn default_name(host: &str) -> anyhow::Result<WorkerName> {
+    let kept: String =
+        host.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(64).collect();
+    kept.parse().map_err(|_| {
+        Failure::new(Exit::Usage, format!("`{host}` cannot be a worker's name"))
+            .hint("relay work --name NAME")
+            .into()
+    })
+}
+
+fn work_failure_no_lanes() -> anyhow::Error {
+    Failure::new(Exit::NotReady, WorkError::NoLanes.to_string())
+        .hint("`relay doctor` shows which login is missing; `relay work --lanes LANE` forces one")
+        .into()
+}
+
+fn work_failure(name: &WorkerName, error: WorkError) -> anyhow::Error {
+    match &error {
+        WorkError::NoLanes => work_failure_no_lanes(),
+        WorkError::Replaced(_) => Failure::new(Exit::Conflict, error.to_string())
+            .hint(format!(
+                "give each worker its own name: relay work --name NAME (this one was `{name}`)"
+            ))
+            .into(),
+        WorkError::ClaimFile(_) => {
+            Failure::new(Exit::Failed, error.to_string()).hint("relay doctor").into()
+        }
+        WorkError::Register { .. } | WorkError::Id(_) => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machines_name_is_made_a_workers() {
+        let name = |host| default_name(host).map(|n| n.to_string()).ok();
+        assert_eq!(name("Ann's-MacBook.local"), Some("Anns-MacBook.local".to_owned()));
+        assert_eq!(name("…"), None);
+    }
+}
