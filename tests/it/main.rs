@@ -8,6 +8,7 @@ mod full_github;
 mod git;
 mod github;
 mod intake;
+mod one_machine;
 mod queue;
 mod site;
 mod support;

@@ -1,0 +1,340 @@
+//! A person with one machine: the real program, real git, a local repository, lanes of their own.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::house::{House, only_has, processes_with};
+
+const EDIT: &str = "echo change >> README.md";
+const DONE: &str =
+    r#"{"reply":"Added a line.","usage":{"modelCalls":1,"inputTokens":12,"outputTokens":3}}"#;
+
+fn get(house: &House, task: &str) -> Value {
+    house.json(&["task", "get", task, "--json"])
+}
+
+/// Runs the whole queue in the foreground.
+fn drain(house: &House, lanes: &str) -> crate::support::house::Ran {
+    house.relay(&["work", "--once", "--name", "w", "--lanes", lanes])
+}
+
+/// A vendor's program in a shell: logged in, prints `stream`, exits with `code`.
+fn fake_claude(house: &House, stream: &str, code: u8) {
+    house.program(
+        "claude",
+        &format!(
+            "#!/bin/sh\ncase \"$1\" in\n--version) echo '2.1.332 (Claude Code)'; exit 0;;\n\
+             auth) echo '{{\"loggedIn\":true,\"authMethod\":\"claude.ai\"}}'; exit 0;;\nesac\n\
+             cat > /dev/null\n{stream}\nexit {code}\n"
+        ),
+    );
+}
+
+#[test]
+fn a_task_becomes_a_branch_and_a_pull_request() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    assert_eq!(slug, "local/shop");
+    let task = house.task(&slug, "process:edit", "Say more");
+    assert_eq!(task, "local/shop#1");
+    drain(&house, "process:edit").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "review", "{detail:#}");
+    assert_eq!(detail["local_pull"]["title"], "process:edit: Say more");
+    assert!(detail["local_pull"]["body"].as_str().unwrap().contains("Closes #1"));
+    assert!(detail["local_pull"]["diff"].as_str().unwrap().contains("+change"));
+    let comment = detail["local_pull"]["comment"].as_str().unwrap();
+    assert!(comment.contains("Added a line.") && comment.contains("\"source\": \"relay-work\""));
+    assert_eq!(detail["runs"][0]["usage"]["input_tokens"], 12);
+    assert_eq!(detail["runs"][0]["usage"]["cost_usd"], Value::Null);
+    assert_eq!(
+        house.in_repo(&["log", "-1", "--format=%an", "relay/process-edit-1"]),
+        "relay-agent"
+    );
+    assert_eq!(
+        house.in_repo(&["diff", "--name-only", "main", "relay/process-edit-1"]),
+        "README.md"
+    );
+    assert_eq!(only_has(&house.home.join("work"), &[]), Vec::<String>::new());
+}
+
+#[test]
+fn a_merged_branch_ends_its_task_and_so_does_a_person() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let merged = house.task(&slug, "process:edit", "One");
+    let by_hand = house.task(&slug, "process:edit", "Two");
+    drain(&house, "process:edit").ok();
+    house.in_repo(&["merge", "-q", "--ff-only", "relay/process-edit-1"]);
+    let mut worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
+    worker.until("the merged task's end", || house.state(&merged) == "done");
+    house.relay(&["task", "done", &by_hand]).ok();
+    assert_eq!(house.state(&by_hand), "done");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+}
+
+#[test]
+fn a_lane_that_changes_nothing_is_a_failed_run_with_its_summary() {
+    let house = House::new();
+    house.process_lane("idle", ":", r#"{"reply":"All is well already."}"#);
+    let slug = house.link();
+    let task = house.task(&slug, "process:idle", "Look");
+    drain(&house, "process:idle").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "failed");
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "no_changes");
+    assert_eq!(detail["runs"][0]["summary"], "All is well already.");
+}
+
+#[test]
+fn a_lane_may_skip() {
+    let house = House::new();
+    house.process_lane("skip", ":", r#"{"skip":true}"#);
+    let slug = house.link();
+    let task = house.task(&slug, "process:skip", "Look");
+    drain(&house, "process:skip").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "done");
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "skipped");
+}
+
+#[test]
+fn what_is_not_there_is_named_with_a_hint() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    house.link();
+    for args in [
+        &["task", "create", "--repo", "local/nope", "--lane", "process:edit", "--title", "x"][..],
+        &["task", "get", "local/shop#99"],
+        &["task", "cancel", "local/shop#99"],
+        &["link", "/nowhere/at/all"],
+    ] {
+        let ran = house.relay(args);
+        assert_ne!(ran.code, 0, "{args:?}");
+        assert!(ran.err.contains("error: "), "{args:?}: {}", ran.err);
+        assert!(ran.err.contains("hint: "), "{args:?}: {}", ran.err);
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn a_word_that_is_no_lane_is_refused_before_anything_happens() {
+    let house = House::new();
+    let slug = house.link();
+    let made = ["task", "create", "--repo", &slug, "--lane", "nonsense lane", "--title", "x"];
+    let ran = house.relay(&made);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("is not a lane"), "{}", ran.err);
+    assert_eq!(house.json(&["task", "ls", "--json"])["tasks"], serde_json::json!([]));
+}
+
+#[test]
+fn a_broken_lane_file_fails_its_task_by_name() {
+    let house = House::new();
+    house.process_lane("bad", EDIT, DONE);
+    let slug = house.link();
+    let task = house.task(&slug, "process:bad", "x");
+    std::fs::write(house.home.join("lanes/bad.json"), r#"{"command":"/bin/true","extra":1}"#)
+        .unwrap();
+    let made = ["task", "create", "--repo", &slug, "--lane", "process:bad", "--title", "x"];
+    let refused = house.relay(&made);
+    assert!(refused.err.contains("extra") && refused.err.contains("hint: "), "{}", refused.err);
+    drain(&house, "process:bad").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "protocol_violation");
+    assert!(detail["task"]["message"].as_str().unwrap().contains("bad.json"), "{detail:#}");
+}
+
+#[test]
+fn a_machine_without_lanes_says_so() {
+    let house = House::new();
+    house.program("claude", "#!/bin/sh\necho '{\"loggedIn\":false}'\nexit 1\n");
+    let ran = house.relay(&["work", "--once"]);
+    assert_ne!(ran.code, 0);
+    assert!(
+        ran.err.contains("no lanes to serve") && ran.err.contains("relay doctor"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn a_second_worker_on_one_home_is_told_who_has_it() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let worker = house.work(&["--name", "first", "--lanes", "process:edit"]);
+    let second = house.relay(&["work", "--once", "--name", "second", "--lanes", "process:edit"]);
+    assert_ne!(second.code, 0);
+    assert!(second.err.contains(&worker.child.id().to_string()), "{}", second.err);
+}
+
+#[test]
+fn a_newer_worker_of_the_same_name_takes_over() {
+    let mut house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let _owner = house.work(&["--name", "owner", "--lanes", "process:edit"]);
+    let site = format!("unix:{}", house.home.join("relay.sock").display());
+    house.set("RELAY_SITE", &site);
+    let mut old = house.work(&["--name", "same", "--lanes", "process:edit"]);
+    old.until("the old worker's registration", || {
+        house.relay(&["work", "status"]).out.contains("same")
+    });
+    let _new = house.work(&["--name", "same", "--lanes", "process:edit"]);
+    assert_ne!(old.ended(), 0);
+    assert!(old.said().contains("took over"), "{}", old.said());
+}
+
+#[test]
+fn a_cancel_reaches_the_run_and_nothing_of_it_stays() {
+    let house = House::new();
+    let mark = format!("relay-it-mark-{}", std::process::id());
+    let body = format!(
+        "(setsid sh -c 'exec -a x sleep 300' {mark} &) ; export MARK={mark}; setsid sleep 300 & sleep 300"
+    );
+    house.process_lane("slow", &body, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--lanes", "process:slow"]);
+    let task = house.task(&slug, "process:slow", "x");
+    worker.until("the lane's processes", || processes_with(&mark).len() >= 2);
+    house.relay(&["task", "cancel", &task]).ok();
+    worker.until("the end of the lane", || processes_with(&mark).is_empty());
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "cancelled");
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "cancelled");
+    worker.until("the copy's end", || only_has(&house.home.join("work"), &[]).is_empty());
+    assert_eq!(house.in_repo(&["branch", "--list", "relay/*"]), "");
+}
+
+#[test]
+fn a_run_past_its_time_is_stopped_by_name() {
+    let house = House::new();
+    house.process_lane("slow", "sleep 300", DONE);
+    let slug = house.link();
+    let task = house.task(&slug, "process:slow", "x");
+    house
+        .relay(&[
+            "work",
+            "--once",
+            "--name",
+            "w",
+            "--lanes",
+            "process:slow",
+            "--max-minutes",
+            "0.02",
+        ])
+        .ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "timed_out");
+    assert!(detail["task"]["message"].as_str().unwrap().contains("--max-minutes"));
+}
+
+#[test]
+fn the_first_signal_drains_and_the_second_stops_and_says_so() {
+    let house = House::new();
+    let go = house.dir.path().join("go");
+    let begun = house.dir.path().join("begun");
+    let body = format!(
+        "touch {}; while [ ! -e {} ]; do sleep 0.05; done; {EDIT}",
+        begun.display(),
+        go.display()
+    );
+    house.process_lane("wait", &body, DONE);
+    let slug = house.link();
+    let task = house.task(&slug, "process:wait", "drained");
+    let mut worker = house.work(&["--name", "w", "--lanes", "process:wait"]);
+    worker.until("the lane", || begun.exists());
+    worker.signal(Signal::TERM);
+    worker.until("the drain", || worker.said().contains("drain"));
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+    assert_eq!(house.state(&task), "review");
+
+    std::fs::remove_file(&go).unwrap();
+    std::fs::remove_file(&begun).unwrap();
+    let task = house.task(&slug, "process:wait", "stopped");
+    let mut worker = house.work(&["--name", "w", "--lanes", "process:wait"]);
+    worker.until("the lane", || begun.exists());
+    worker.signal(Signal::TERM);
+    worker.until("the drain", || worker.said().contains("drain"));
+    worker.signal(Signal::TERM);
+    worker.ended();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "queued", "{detail:#}");
+    assert_eq!(detail["runs"][0]["stop_reason"]["reason"], "worker_stopped");
+    assert_eq!(only_has(&house.home.join("work"), &[]), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_worker_leaves_nothing_behind_once_it_is_back() {
+    let house = House::new();
+    let mark = format!("relay-it-killed-{}", std::process::id());
+    let begun = house.dir.path().join("begun");
+    let body = format!(
+        "if [ ! -e {0} ]; then touch {0}; MARK={mark} sleep 300; fi; {EDIT}",
+        begun.display()
+    );
+    house.process_lane("once", &body, DONE);
+    let slug = house.link();
+    let task = house.task(&slug, "process:once", "x");
+    let mut worker = house.work(&["--name", "w", "--lanes", "process:once"]);
+    worker.until("the lane", || !processes_with(&mark).is_empty());
+    worker.signal(Signal::KILL);
+    worker.ended();
+    worker.until("the end of the lane", || processes_with(&mark).is_empty());
+    drain(&house, "process:once").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "review", "{detail:#}");
+    assert_eq!(detail["task"]["epoch"], 2);
+    assert_eq!(only_has(&house.home.join("work"), &[]), Vec::<String>::new());
+}
+
+#[test]
+fn a_vendor_that_prints_rubbish_or_nothing_is_told_by_name() {
+    for (stream, code, reason) in [
+        ("echo 'not json at all'; echo '{\"half\":'", 0, "protocol_violation"),
+        (":", 0, "protocol_violation"),
+        ("kill -9 $$", 0, "crashed"),
+        ("head -c 100000000 /dev/zero | tr '\\0' 'x'", 0, "protocol_violation"),
+    ] {
+        let house = House::new();
+        fake_claude(&house, stream, code);
+        let slug = house.link();
+        let task = house.task(&slug, "claude", "x");
+        drain(&house, "claude").ok();
+        let detail = get(&house, &task);
+        let run = &detail["runs"][0]["stop_reason"]["reason"];
+        assert_eq!(run, reason, "{stream}: {detail:#}");
+    }
+}
+
+#[test]
+fn the_log_can_be_read_and_followed() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
+    let task = house.task(&slug, "process:edit", "x");
+    let followed = house.relay(&["task", "log", &task, "--follow"]).ok();
+    worker.until("the task's end", || house.state(&task) == "review");
+    for step in ["== checkout", "== run", "== commit", "== push", "== pull request"] {
+        assert!(followed.contains(step), "{step} is missing in:\n{followed}");
+    }
+    assert_eq!(house.relay(&["task", "log", &task]).ok(), followed);
+}
+
+#[test]
+fn the_demo_needs_nothing_but_path_and_home() {
+    let house = House::new();
+    let mut command = house.command(&["demo"]);
+    command.env_remove("RELAY_HOME");
+    let out = command.output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
+    for word in ["checkout", "pull request", "+", "relay link", "relay task create", "relay work"] {
+        assert!(text.contains(word), "`{word}` is missing in:\n{text}");
+    }
+    assert!(!house.dir.path().join(".harness").exists(), "the demo wrote to the real home");
+}
