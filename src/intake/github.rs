@@ -55,7 +55,13 @@ impl Intake {
         // and the task must not be ended before it is heard.
         for (lane, issues) in &hits {
             for issue in issues {
-                self.consider(forge, slug, lane, issue, known, out).await?;
+                match self.consider(forge, slug, lane, issue, known, out).await {
+                    Err(error) if error.is_of_one_issue() => {
+                        let wish = (issue.number, lane.clone());
+                        out.refuse_once(wish, None, error.to_string(), known);
+                    }
+                    other => other?,
+                }
             }
         }
         for task in &open {
@@ -65,7 +71,13 @@ impl Intake {
             let labelled = hits
                 .get(&task.lane)
                 .is_some_and(|issues| issues.iter().any(|issue| issue.number == task.id.number));
-            self.follow(forge, task, labelled, known, out).await?;
+            match self.follow(forge, task, labelled, known, out).await {
+                // It is tried again at the next look; the others are not to wait for it.
+                Err(error) if error.is_of_one_issue() => {
+                    tracing::debug!(task = %task.id, "not followed: {error}");
+                }
+                other => other?,
+            }
         }
         known.forget_unmet();
         Ok(())

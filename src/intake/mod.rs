@@ -18,10 +18,10 @@ use tokio::sync::Mutex;
 
 use crate::forge::ForgeError;
 use crate::forge::github::Accounts;
-use crate::model::{Clock, ForgeKind, LaneName, Project, RepoName, Task, Timestamp};
+use crate::model::{Clock, ForgeKind, ForgeProblem, LaneName, Project, RepoName, Task, Timestamp};
 use crate::queue::{Changed, Queue, QueueError};
 
-use self::memo::Memo;
+use self::memo::{Known, Memo, Wish};
 pub use self::poll::INTERVAL;
 
 /// What an intake needs.
@@ -76,6 +76,20 @@ pub struct Reconciled {
 }
 
 impl Reconciled {
+    /// Tells a refusal, unless this one was told before.
+    fn refuse_once(
+        &mut self,
+        wish: Wish,
+        set_at: Option<Timestamp>,
+        why: String,
+        known: &mut Known,
+    ) {
+        let (number, lane) = wish.clone();
+        if known.refuse(wish, set_at) {
+            self.refused.push(Refusal { number, lane, why });
+        }
+    }
+
     /// Whether a task changed.
     #[must_use]
     pub fn is_change(&self) -> bool {
@@ -106,6 +120,22 @@ pub enum IntakeError {
     /// git2's work could not be done on its thread.
     #[error("reading {0} was cut short")]
     CutShort(String),
+}
+
+impl IntakeError {
+    /// Whether it says something about one issue only, so that the rest of its project is looked
+    /// at all the same: an answer about it that cannot be read or makes no sense, or a task that
+    /// changed meanwhile.
+    fn is_of_one_issue(&self) -> bool {
+        match self {
+            Self::Forge(ForgeError::BadAnswer(_)) => true,
+            Self::Forge(error) => {
+                matches!(error.problem(), ForgeProblem::NotFound | ForgeProblem::Invalid)
+            }
+            Self::Queue(error) => !matches!(error, QueueError::Store(_)),
+            Self::CutShort(_) => false,
+        }
+    }
 }
 
 impl Intake {

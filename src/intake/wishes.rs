@@ -2,7 +2,7 @@
 //! text is still the one they read.
 
 use super::memo::{Known, Wish};
-use super::{Intake, IntakeError, Reconciled, Refusal};
+use super::{Intake, IntakeError, Reconciled};
 use crate::forge::github::{GitHub, Issue, LabelSet, Permission, Wording};
 use crate::forge::{ForgeError, words};
 use crate::model::{LaneName, RepoName, Task, TaskId, TaskState, Timestamp};
@@ -119,10 +119,6 @@ impl Intake {
         out: &mut Reconciled,
     ) {
         known.judge(wish.clone(), issue.updated_at);
-        let (number, lane) = wish.clone();
-        if known.refuse(wish, set_at) {
-            tracing::warn!(issue = %format_args!("{}#{number}", out.slug), %lane, "not taken: {why}");
-            out.refused.push(Refusal { number, lane, why });
-        }
+        out.refuse_once(wish, set_at, why, known);
     }
 }

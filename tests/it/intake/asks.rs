@@ -3,6 +3,7 @@
 use relay::model::{StopReason, TaskState};
 
 use super::{Bench, ids};
+use crate::support::fake_github::Fault;
 
 #[tokio::test]
 async fn a_label_becomes_a_task() {
@@ -148,4 +149,18 @@ async fn a_label_set_again_in_review_is_a_new_run_also_where_the_pull_request_wa
         assert_eq!(bench.state("acme/shop#1").await, TaskState::Queued);
         assert!(!bench.look().await.is_change());
     }
+}
+
+#[tokio::test]
+async fn one_issue_that_cannot_be_read_does_not_hold_up_the_others() {
+    let bench = Bench::start().await;
+    for title in ["first", "second"] {
+        let issue = bench.shop.issue("mona", title, "");
+        bench.shop.label(issue, "agent:claude", "mona");
+    }
+    bench.hub.next_goes_wrong("GET", "/issues/1/events", Fault::Answer("{}"));
+    let looked = bench.look().await;
+    assert_eq!(ids(&looked.added), ["acme/shop#2"]);
+    assert!(looked.refused[0].why.contains("/issues/1/events"), "{looked:?}");
+    assert_eq!(ids(&bench.look().await.added), ["acme/shop#1"], "it is tried again");
 }
