@@ -182,8 +182,10 @@ mod tests {
         logs.claimed(lease(2), worker(2), run(2), later(&logs));
         assert_eq!(logs.append(&lease(1), &worker(1), 4, "old\n").expect("a disk"), None);
         assert_eq!(logs.append(&lease(2), &worker(2), 0, "two\n").expect("a disk"), Some(4));
-        logs.ended(&lease(2));
-        assert_eq!(logs.append(&lease(2), &worker(2), 4, "late\n").expect("a disk"), None);
+        logs.claimed(lease(3), worker(2), run(3), later(&logs));
+        assert_eq!(logs.append(&lease(2), &worker(2), 4, "mine before\n").expect("a disk"), None);
+        logs.ended(&lease(3));
+        assert_eq!(logs.append(&lease(3), &worker(2), 0, "late\n").expect("a disk"), None);
         assert_eq!(logs.read(&run(1), 0).expect("a disk").text, "one\n");
         assert_eq!(logs.read(&run(2), 0).expect("a disk").text, "two\n");
     }

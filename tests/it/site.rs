@@ -6,3 +6,4 @@ mod logs;
 mod owner;
 mod refusals;
 mod routes;
+mod watch;

@@ -36,6 +36,14 @@ impl Home {
 
     pub async fn open_in(folder: tempfile::TempDir, clock: ManualClock) -> Self {
         let config = config(folder.path(), Role::Work, Arc::new(clock.clone()));
+        Self::open_with(folder, clock, config).await
+    }
+
+    pub async fn open_with(
+        folder: tempfile::TempDir,
+        clock: ManualClock,
+        config: OwnerConfig,
+    ) -> Self {
         let owner = match connect(config).await.expect("an owner") {
             Access::Own(owner) => *owner,
             Access::Living(other) => panic!("somebody else owns the new home: {other:?}"),

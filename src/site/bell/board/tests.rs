@@ -90,6 +90,8 @@ fn one_task_wakes_one_worker_and_a_second_later_the_next() {
 
     queue(&mut board, &["a/b#1"], T0);
     assert_eq!(board.woken(), [places[0]], "the one that waits longest");
+    board.offer(T0);
+    assert_eq!(board.woken(), [], "nobody else, also before it has its answer");
     assert_eq!(answered(&mut board, &places, T0).len(), 1);
 
     board.offer(after(999));
