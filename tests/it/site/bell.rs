@@ -204,6 +204,12 @@ async fn whoever_holds_the_bell_is_online() {
     home.clock.advance(Duration::from_secs(250));
     let workers = home.client.workers().await.expect("workers");
     assert_eq!(workers[0].state, WorkerState::Idle, "its line is gone");
+
+    home.clock.advance(Duration::from_secs(3000));
+    worker.ring(1, 0, 0).await;
+    home.clock.advance(Duration::from_secs(200));
+    let workers = home.client.workers().await.expect("workers");
+    assert_eq!(workers[0].state, WorkerState::Idle, "its last ring was heard");
     home.owner.close().await;
 }
 

@@ -18,7 +18,8 @@ fn mode(path: &std::path::Path) -> u32 {
 #[tokio::test]
 async fn a_second_worker_of_a_home_is_told_the_owners_process() {
     let home = Home::open().await;
-    let second = connect(config(home.folder.path(), Role::Work, Arc::new(SystemClock))).await;
+    let second = connect(config(home.folder.path(), Role::Work, Arc::new(SystemClock)));
+    let second = tokio::time::timeout(Duration::from_secs(5), second).await.expect("at once");
     let error = second.map(|_| ()).expect_err("it is taken");
     let OwnerError::Taken { pid, role, .. } = &error else { panic!("{error}") };
     assert_eq!((*pid, *role), (std::process::id(), Role::Work));

@@ -8,9 +8,20 @@ use super::fixture::Home;
 
 /// Sends one request and reads the whole answer: status, content type, body.
 async fn send(home: &Home, method: &str, path: &str, body: &str) -> (u16, String, Value) {
+    send_with(home, "", method, path, body).await
+}
+
+/// The same with header lines of its own.
+async fn send_with(
+    home: &Home,
+    headers: &str,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> (u16, String, Value) {
     let mut line = UnixStream::connect(home.owner.socket()).await.expect("the socket");
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: relay.local\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: relay.local\r\nconnection: close\r\n{headers}\
          content-length: {}\r\n\r\n",
         body.len()
     );
@@ -111,5 +122,11 @@ async fn a_request_without_a_version_is_served_and_the_status_is_told_to_every_v
     assert_eq!(body["pid"], std::process::id());
     let (status, _, _) = send(&home, "GET", "/api/v1/tasks", "").await;
     assert_eq!(status, 200);
+    let older = "relay-version: 0.0.1\r\n";
+    let (status, _, _) = send_with(&home, older, "GET", "/api/v1/status", "").await;
+    assert_eq!(status, 200);
+    let (status, _, problem) = send_with(&home, older, "GET", "/api/v1/tasks", "").await;
+    assert_eq!((status, &problem["code"]), (409, &json!("version_mismatch")));
+    assert!(problem["detail"].as_str().is_some_and(|d| d.contains("0.0.1")), "{problem}");
     home.owner.close().await;
 }
