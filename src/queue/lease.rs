@@ -61,7 +61,7 @@ impl Queue {
         let store = &self.inner.store;
         let now = self.inner.clock.now();
         let head = store.run_head(lease, worker).await?.ok_or_else(lost)?;
-        if head.ended_by_worker {
+        if head.told {
             return self.task(&lease.task).await;
         }
         let next = Next::after(&end.reason, head.retries, now);
@@ -94,7 +94,7 @@ impl Queue {
             Some(task) => Ok(task),
             // The same call may have been on its way twice.
             None => match store.run_head(lease, worker).await? {
-                Some(head) if head.ended_by_worker => self.task(&lease.task).await,
+                Some(head) if head.told => self.task(&lease.task).await,
                 _ => Err(lost()),
             },
         }
@@ -228,7 +228,7 @@ mod tests {
             id: "00000000-0000-7000-8000-000000000001".parse().expect("an id"),
             lane: "claude".parse().expect("a lane"),
             retries: 0,
-            ended_by_worker: false,
+            told: false,
         };
         for reason in [
             StopReason::Finished,

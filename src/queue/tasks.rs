@@ -12,8 +12,9 @@ impl Queue {
     /// that. A task that has ended (or waits in review) is queued anew when this wish is newer than
     /// the one before and than the end.
     pub async fn add(&self, t: NewTask) -> Result<Added, QueueError> {
-        if t.number.is_some_and(|n| n == 0 || n > i64::MAX as u64) {
-            return Err(QueueError::Invalid("an issue's number starts at 1".to_owned()));
+        // The counter goes on from the highest number, so the very last cannot be one.
+        if t.number.is_some_and(|n| n == 0 || n >= i64::MAX as u64) {
+            return Err(QueueError::Invalid("that is no issue's number".to_owned()));
         }
         match self.inner.store.ask(&t, self.inner.clock.now()).await? {
             Asked::NoProject => Err(missing("project", &t.slug)),

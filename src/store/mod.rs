@@ -48,8 +48,8 @@ pub use types::{LocalPullRow, Need, NewTask, NewWorker};
 /// How long a statement waits for another process that holds the file.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Readers beside the one writer; each is a thread, opened when needed and closed when idle.
-const READERS: u32 = 3;
+/// Readers beside the one writer; each is a thread, made when it is first needed.
+const READERS: u32 = 2;
 
 /// The open database.
 #[derive(Debug)]
@@ -82,16 +82,11 @@ impl Store {
         let writer = pool()
             .min_connections(1)
             .max_connections(1)
-            .idle_timeout(None)
             .connect_with(options.clone())
             .await
             .map_err(|e| error::explain(&path, e))?;
         migrate::migrate(&writer, &path).await?;
-        let readers = pool()
-            .min_connections(0)
-            .max_connections(READERS)
-            .idle_timeout(Duration::from_secs(10))
-            .connect_lazy_with(options);
+        let readers = pool().min_connections(0).max_connections(READERS).connect_lazy_with(options);
         Ok(Self { writer, readers, path, asked: AtomicU64::new(0) })
     }
 
@@ -151,7 +146,9 @@ impl Store {
 fn pool() -> AnyPoolOptions {
     AnyPoolOptions::new()
         .acquire_timeout(BUSY + Duration::from_secs(5))
+        // With neither, no task of the pool wakes up by itself.
         .max_lifetime(None)
+        .idle_timeout(None)
         // A ping a statement for a file on this disk would cost more than the statement.
         .test_before_acquire(false)
         .after_connect(|connection, _| Box::pin(prepare(connection)))
@@ -198,5 +195,34 @@ fn without_login(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
         _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_write_that_fails_half_way_leaves_nothing_and_no_transaction() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}/relay.db", dir.path().display());
+        let store = Store::open(&url).await.expect("a store");
+        let failed = store
+            .write(sqlx::query(
+                "begin immediate;
+                insert into events (at, kind, actor, data) values (1, 'task.queued', 'site', '{}');
+                insert into worker_traits (worker_id, kind, value) values ('nobody', 'lane', 'x');
+                commit",
+            ))
+            .await;
+        assert!(matches!(failed, Err(StoreError::Statement { .. })));
+        store.sweep(crate::model::Timestamp(2)).await.expect("the next write");
+        assert_eq!(store.events(0, None, 10).await.expect("events"), []);
+    }
+
+    #[test]
+    fn what_is_shown_of_a_url_has_no_login() {
+        assert_eq!(without_login("postgres://ann:pw@db/x"), "postgres://…@db/x");
+        assert_eq!(without_login("relative.db"), "relative.db");
     }
 }

@@ -21,8 +21,8 @@ pub struct RunHead {
     pub lane: LaneName,
     /// Infrastructure failures of the task in a row, before this run.
     pub retries: u32,
-    /// Whether its own worker has ended it.
-    pub ended_by_worker: bool,
+    /// Whether its own worker has ended it, and nobody has claimed the task since.
+    pub told: bool,
 }
 
 impl Store {
@@ -33,9 +33,9 @@ impl Store {
         worker: &WorkerId,
     ) -> Result<Option<RunHead>, StoreError> {
         let sql = sqlx::query(
-            "select r.id, r.ended_by, t.lane, t.retries
+            "select r.id, r.ended_by, t.lane, t.retries, t.epoch
             from runs r join tasks t on t.id = r.task_id
-            where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3 and t.epoch = r.epoch",
+            where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3",
         )
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
@@ -47,7 +47,8 @@ impl Store {
             id: row.parsed("id")?,
             lane: row.parsed("lane")?,
             retries: u32::try_from(row.int("retries")?).unwrap_or(u32::MAX),
-            ended_by_worker: row.optional_text("ended_by")?.is_some_and(|by| by == "worker"),
+            told: row.optional_text("ended_by")?.is_some_and(|by| by == "worker")
+                && row.int("epoch")? == lease.epoch.0,
         }))
     }
 

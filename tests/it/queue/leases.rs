@@ -9,6 +9,7 @@ use super::bench::{Bench, Hand, ann, assert_lost, committed, lane, pushed};
 
 super::on_each_database!(
     nothing_of_an_older_epoch_lands,
+    nothing_of_an_older_epoch_lands_for_the_holder_of_the_newer,
     nothing_lands_for_another_worker,
     nothing_lands_after_the_lease_ran_out,
     nothing_lands_after_a_cancel,
@@ -68,6 +69,24 @@ async fn nothing_of_an_older_epoch_lands(b: Bench) {
     let future = LeaseRef { epoch: Epoch(3), ..taken.clone() };
     assert_nothing_lands(&b, &future, &new).await;
     b.queue.record(&taken, &new.worker.id, &pushed("new")).await.expect("the holder's");
+}
+
+async fn nothing_of_an_older_epoch_lands_for_the_holder_of_the_newer(b: Bench) {
+    let hand = b.worker("desk", &["claude"]).await;
+    let old = b.running(1, &hand).await;
+    b.advance(30 * 60);
+    let new = b.claim(&hand).await.expect("work").lease.reference();
+    assert_nothing_lands(&b, &old, &hand).await;
+    // Nor does it keep the newer one alive.
+    let expires_at = b.queue.task(&new.task).await.expect("a task").expires_at;
+    b.advance(60);
+    let answers = b
+        .queue
+        .heartbeat(&hand.worker.id, &hand.instance, false, None, std::slice::from_ref(&old))
+        .await
+        .expect("answers");
+    assert_eq!(answers, [LeaseRenewal::Lost { reason: StopReason::LeaseLost }]);
+    assert_eq!(b.queue.task(&new.task).await.expect("a task").expires_at, expires_at);
 }
 
 async fn nothing_lands_for_another_worker(b: Bench) {
@@ -200,6 +219,14 @@ async fn an_old_instance_is_told_so(b: Bench) {
         assert!(matches!(answer, Err(QueueError::WorkerUnknown(_))), "{answer:?}");
     }
     b.queue.heartbeat(&new.worker.id, &new.instance, false, None, &[]).await.expect("the new");
+    // Nor does it keep a lease of the new one alive.
+    let held = b.claim(&new).await.expect("work").lease;
+    b.advance(60);
+    let named = [held.reference()];
+    let answer = b.queue.heartbeat(&old.worker.id, &old.instance, false, None, &named).await;
+    assert!(matches!(answer, Err(QueueError::WorkerUnknown(_))), "{answer:?}");
+    let task = b.queue.task(&held.task).await.expect("a task");
+    assert_eq!(task.expires_at, Some(held.expires_at));
 }
 
 async fn an_idle_heartbeat_is_kept_in_memory(b: Bench) {

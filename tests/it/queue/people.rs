@@ -102,8 +102,12 @@ async fn what_is_not_there_is_named(b: Bench) {
     ] {
         assert!(matches!(missing, Some(QueueError::NotFound { .. })), "{missing:?}");
     }
-    let zero = b.queue.add(NewTask { number: Some(0), ..b.wish(1) }).await;
-    assert!(matches!(zero, Err(QueueError::Invalid(_))), "{zero:?}");
+    for number in [0, i64::MAX as u64, u64::MAX] {
+        let answer = b.queue.add(NewTask { number: Some(number), ..b.wish(1) }).await;
+        assert!(matches!(answer, Err(QueueError::Invalid(_))), "{answer:?}");
+    }
+    let last = NewTask { number: Some(i64::MAX as u64 - 1), ..b.wish(1) };
+    b.queue.add(last).await.expect("the last number");
 }
 
 async fn a_cancel_may_be_repeated_and_done_stays_done(b: Bench) {
