@@ -8,7 +8,9 @@ mod context;
 mod demo;
 mod doctor;
 mod error;
+mod events;
 mod exit;
+mod lane;
 mod link;
 mod machine;
 mod output;
@@ -52,8 +54,12 @@ enum Command {
     Work(work::Options),
     /// See the whole flow on a scratch repository: no login, no network
     Demo(demo::Options),
+    /// Show the lanes of this machine, and the settings claude runs under
+    Lane(lane::Options),
     /// Check this machine: logins, programs, the box, the disk
     Doctor(doctor::Options),
+    /// List what happened
+    Events(events::Options),
     /// Show, set and unset preferences
     Prefer(prefer::Options),
     /// Print a shell's completion script
@@ -93,7 +99,9 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Task(options) => options.run(&context).await,
             Command::Work(options) => options.run(&context).await,
             Command::Demo(options) => options.run(&context).await,
+            Command::Lane(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,
+            Command::Events(options) => options.run(&context).await,
             Command::Prefer(options) => options.run(&context).await,
             Command::Completions(options) => options.run(),
         }

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
+use relay::api::{EventsAnswer, TaskDetail, Tasks};
+use relay::model::{Project, Task, WaitReason};
+use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 /// A machine with nothing on it: an empty home and no settings.
@@ -37,6 +40,41 @@ impl Machine {
         command
     }
 
+    /// A bare repository with one commit in the working folder.
+    fn repository(&self, name: &str) {
+        let source = self.home().join("source");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::write(source.join("README.md"), "# shop\n").unwrap();
+        self.git(&["init", "-q", "-b", "main", "source"]);
+        self.git(&["-C", "source", "add", "."]);
+        let identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.invalid"];
+        self.git(&[&["-C", "source"], &identity[..], &["commit", "-qm", "first"]].concat());
+        self.git(&["clone", "-q", "--bare", "source", &format!("{name}.git")]);
+    }
+
+    fn git(&self, args: &[&str]) {
+        #[expect(clippy::disallowed_methods, reason = "a repository is made for the test")]
+        let mut git = Command::new("git");
+        git.args(args).current_dir(self.home()).env("HOME", self.home());
+        git.env("GIT_CONFIG_NOSYSTEM", "1");
+        assert!(git.status().unwrap().success(), "git {args:?}");
+    }
+
+    /// A lane that is configured and never run here.
+    fn process_lane(&self, name: &str) {
+        let lanes = self.home().join(".harness/lanes");
+        std::fs::create_dir_all(&lanes).unwrap();
+        let config = "{\"command\": \"/bin/true\", \"args\": [], \"env\": []}";
+        std::fs::write(lanes.join(format!("{name}.json")), config).unwrap();
+    }
+
+    /// What a command prints with `--json`.
+    fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {
+        let output = self.command(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
     /// A shell script in the folder that [`Machine::doctor`] has for its PATH.
     fn program(&self, name: &str, script: &str) {
         let folder = self.home().join("bin");
@@ -55,6 +93,23 @@ impl Machine {
     /// Exit code, stdout and stderr as one text, with this machine's folder named `$HOME`.
     fn run(&self, args: &[&str]) -> String {
         self.run_with(args, &[])
+    }
+
+    /// [`Machine::run`] where times stand in the text: they become `[time]`, and columns, which move
+    /// with them, are told apart by one blank.
+    fn run_timed(&self, args: &[&str]) -> String {
+        let mut shown = String::new();
+        for line in self.run(args).lines() {
+            let line = line.replace("just now", "[time]");
+            let words: Vec<&str> = line.split_whitespace().collect();
+            shown.push_str(&words.join(" "));
+            shown.push('\n');
+        }
+        let mut shown = shown.replace("1s ago", "[time]").replace("2s ago", "[time]");
+        if let Some(at) = shown.find("made 20") {
+            shown.replace_range(at..at + "made 2026-11-29 15:24:05 UTC".len(), "made [time]");
+        }
+        shown
     }
 
     fn run_with(&self, args: &[&str], env: &[(&str, &OsStr)]) -> String {
@@ -176,6 +231,185 @@ fn completions_need_no_settings_at_all() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("complete -F _relay"));
 }
 
+#[test]
+fn a_task_from_its_making_to_its_end_with_nobody_working() {
+    let machine = Machine::new();
+    machine.repository("shop");
+    machine.process_lane("edit");
+    assert_snapshot!(machine.run(&["link", "shop.git"]), @r#"
+    exit 0
+    --- stdout
+    local/shop
+    --- stderr
+    next: relay task create --repo local/shop --lane claude --title "…"
+    "#);
+    assert_snapshot!(machine.run(&["task", "create", "--repo", "local/shop", "--lane", "process:edit", "--title", "Say hello"]), @"
+    exit 0
+    --- stdout
+    local/shop#1
+    ");
+    assert_snapshot!(machine.run_timed(&["task", "ls"]), @"
+    exit 0
+    --- stdout
+    STATE TASK LANE CHANGED WHY TITLE
+    queued local/shop#1 process:edit [time] Say hello
+    ");
+    assert_snapshot!(machine.run_timed(&["task", "get", "local/shop#1"]), @"
+    exit 0
+    --- stdout
+    local/shop#1 Say hello
+    state queued, [time]
+    waits no worker is there: start one with `relay work`
+    lane process:edit
+    asked by ada
+    made [time]
+    ");
+    assert_snapshot!(machine.run(&["task", "log", "local/shop#1"]), @"
+    exit 0
+    --- stderr
+    local/shop#1 has not run: it is queued
+    ");
+    assert_snapshot!(machine.run(&["task", "cancel", "local/shop#1"]), @"
+    exit 0
+    --- stdout
+    local/shop#1 is cancelled
+    ");
+    assert_snapshot!(machine.run(&["task", "ls", "--state", "queued"]), @"
+    exit 0
+    --- stderr
+    no queued tasks
+    ");
+    assert_snapshot!(machine.run(&["task", "retry", "local/shop#1"]), @"
+    exit 0
+    --- stdout
+    local/shop#1 is queued
+    ");
+    assert_snapshot!(machine.run(&["task", "done", "local/shop#1"]), @"
+    exit 0
+    --- stdout
+    local/shop#1 is done
+    ");
+    assert_snapshot!(machine.run(&["task", "cancel", "local/shop#1"]), @"
+    exit 4
+    --- stderr
+    error: task `local/shop#1` is done: there is nothing to call off
+    hint: `relay task get 'local/shop#1'` shows how it stands
+    ");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let machine = Machine::new();
+    machine.process_lane("edit");
+    assert_snapshot!(machine.run(&["task", "create", "--repo", "local/shop", "--lane", "process:edit", "--title", "t"]), @"
+    exit 3
+    --- stderr
+    error: no project `local/shop`
+    hint: link the repository first: `relay link PATH` or `relay link OWNER/REPO`
+    ");
+    assert_snapshot!(machine.run(&["task", "get", "local/shop#1"]), @"
+    exit 3
+    --- stderr
+    error: no task `local/shop#1`
+    hint: `relay task ls` lists the tasks
+    ");
+    std::fs::create_dir(machine.home().join("plain")).unwrap();
+    assert_snapshot!(machine.run(&["link", "./plain"]), @"
+    exit 2
+    --- stderr
+    error: $HOME/plain: not a git repository
+    hint: name the folder that holds `.git`, or a bare repository
+    ");
+    assert_snapshot!(machine.run(&["link", "acme/shop"]), @"
+    exit 5
+    --- stderr
+    error: github.com: no login
+    hint: log in with `gh auth login`, or set RELAY_GITHUB_TOKEN
+    ");
+}
+
+#[test]
+fn preferences_are_set_listed_and_taken_away() {
+    let machine = Machine::new();
+    machine.repository("shop");
+    machine.run(&["link", "shop.git"]);
+    let gpu = ["prefer", "lane.labels", "gpu", "--scope", "project", "--scope-id", "local/shop"];
+    assert_snapshot!(machine.run(&gpu), @"
+    exit 0
+    --- stdout
+    KEY          SCOPE               VALUE
+    lane.labels  project local/shop  gpu
+    ");
+    assert_snapshot!(machine.run(&["prefer", "lane.labels", "xcode,gpu"]), @"
+    exit 0
+    --- stdout
+    KEY          SCOPE               VALUE
+    lane.labels  global              xcode,gpu
+    lane.labels  project local/shop  gpu
+    ");
+    assert_snapshot!(machine.run(&["prefer", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {
+      "preferences": [
+        {
+          "key": "lane.labels",
+          "scope": {
+            "scope": "global"
+          },
+          "value": "xcode,gpu"
+        },
+        {
+          "key": "lane.labels",
+          "scope": {
+            "scope": "project",
+            "slug": "local/shop"
+          },
+          "value": "gpu"
+        }
+      ]
+    }
+    "#);
+    assert_snapshot!(machine.run(&["prefer", "lane.labels", "--unset"]), @"
+    exit 0
+    --- stdout
+    KEY          SCOPE               VALUE
+    lane.labels  project local/shop  gpu
+    ");
+    assert_snapshot!(machine.run(&["prefer", "lane.labels", "no spaces"]), @"
+    exit 2
+    --- stderr
+    error: lane.labels: `no spaces` is not a label (1 to 64 of a-z, 0-9, `.`, `_`, `:`, `-`)
+    ");
+}
+
+/// Programs read what the API says, under the API's names.
+#[test]
+fn json_is_the_apis_types() {
+    let machine = Machine::new();
+    machine.repository("shop");
+    machine.process_lane("edit");
+    let project: Project = machine.json(&["link", "shop.git", "--json"]);
+    assert_eq!(project.slug.to_string(), "local/shop");
+    let create =
+        ["task", "create", "--repo", "local/shop", "--lane", "process:edit", "--title", "t"];
+    let task: Task = machine.json(&[&create[..], &["--json"]].concat());
+    assert_eq!((task.id.to_string().as_str(), task.asked_by.as_str()), ("local/shop#1", "ada"));
+    let listed: Tasks = machine.json(&["task", "ls", "--json"]);
+    assert_eq!(listed.tasks, std::slice::from_ref(&task));
+    let detail: TaskDetail = machine.json(&["task", "get", "local/shop#1", "--json"]);
+    assert_eq!((detail.task, detail.waiting), (task, vec![WaitReason::NoWorker]));
+    let told: EventsAnswer = machine.json(&["events", "--task", "local/shop#1", "--json"]);
+    let kinds: Vec<&str> = told.events.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds, ["task.queued"]);
+    let after = told.events[0].seq.to_string();
+    let later: EventsAnswer = machine.json(&["events", "--after", &after, "--json"]);
+    assert_eq!(later.events, []);
+    let status: serde_json::Value = machine.json(&["work", "status", "--json"]);
+    assert_eq!(status["running"], false);
+    assert_eq!(status["workers"], serde_json::json!([]));
+}
+
 /// The programs that doctor tries are what stands on PATH; each refusal shows what was said and
 /// what mends it.
 #[test]
@@ -196,20 +430,47 @@ fn doctor_tries_the_programs_and_says_what_mends_them() {
     };
     assert_eq!(check("git"), "fail | git version 2.20.1 is too old | install git 2.31 or newer");
     assert!(check("github").starts_with("warn | github.com: gh has no login | gh auth login"));
-    // root gets unshare, an ordinary user bubblewrap.
     let refused = check("box");
-    assert!(refused.starts_with("fail | ") && refused.contains(": no namespaces for you | allow"));
+    let expected = "warn | none (no namespaces for you): what a lane leaves running";
+    assert!(refused.starts_with(expected), "{refused}");
+    assert!(refused.ends_with("kernel.apparmor_restrict_unprivileged_userns=0"), "{refused}");
     let sandbox = check("claude's sandbox");
-    assert_eq!(sandbox, "fail | not on PATH: socat | sudo apt install bubblewrap socat");
+    assert_eq!(sandbox, "fail | socat is not on PATH | sudo apt install bubblewrap socat");
+    assert!(check("lanes").starts_with("fail | none can be served"), "{doctor}");
     machine.program("socat", "exit 0");
     machine.program("bwrap", "exit 0");
     machine.program("setpriv", "exit 0");
+    machine.program("unshare", "exit 0");
     machine.program("git", "echo git version 2.31.0");
+    machine.process_lane("edit");
     let mended = machine.doctor();
     let checks = mended["checks"].as_array().unwrap();
-    for name in ["git", "box", "claude's sandbox"] {
+    for name in ["git", "box", "claude's sandbox", "lane process:edit"] {
         assert!(checks.iter().any(|c| c["name"] == name && c["state"] == "ok"), "{mended}");
     }
+    assert_eq!(mended["ok"], true, "{mended}");
+}
+
+#[test]
+fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
+    let machine = Machine::new();
+    machine.process_lane("edit");
+    let lanes = machine.home().join(".harness/lanes");
+    std::fs::write(lanes.join("torn.json"), "{").unwrap();
+    assert_snapshot!(machine.run(&["lane", "ls"]), @"
+    exit 0
+    --- stdout
+    LANE          SERVED  VERSION  MODEL  SEEN
+    claude        no               opus   the program `claude` is not on PATH
+                                          → npm install -g @anthropic-ai/claude-code
+    process:edit  yes                     $HOME/.harness/lanes/edit.json
+    process:torn  no                      $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
+                                          → mend $HOME/.harness/lanes/torn.json
+    ");
+    let settings: serde_json::Value = machine.json(&["lane", "settings"]);
+    assert_eq!(settings["sandbox"]["failIfUnavailable"], true, "{settings}");
+    let open: serde_json::Value = machine.json(&["lane", "settings", "--no-sandbox"]);
+    assert_ne!(open["sandbox"]["enabled"], true, "{open}");
 }
 
 /// `relay … | head -0`: the reader is gone before the program writes.

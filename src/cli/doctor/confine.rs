@@ -1,94 +1,77 @@
 //! The box, really tried: once with a program that does nothing, and once with the sandbox that
 //! claude makes for its commands inside it.
 
-use std::ffi::OsString;
-use std::path::Path;
-
-use relay_sandbox::{Confinement, Tools, choose, wrap};
+use relay_sandbox::Confinement;
 
 use super::super::context::Context;
+use super::super::machine;
 use super::Check;
-use super::programs::run;
+use crate::work::boxing::{Boxing, Tried};
 
 const INSTALL: &str = "sudo apt install bubblewrap socat";
-
-/// What bubblewrap is asked for by claude's sandbox, as far as a machine may refuse it.
-const INNER: [&str; 11] = [
-    "--ro-bind",
-    "/",
-    "/",
-    "--dev",
-    "/dev",
-    "--unshare-pid",
-    "--unshare-net",
-    "--proc",
-    "/proc",
-    "--die-with-parent",
-    "--",
-];
-
-/// Whether a lane can be put in its box.
-pub async fn outer(context: &Context) -> Check {
-    let confinement = confinement(context);
-    let kind = match &confinement {
-        Confinement::Bubblewrap { .. } => "bubblewrap",
-        Confinement::Unshare { .. } => "unshare",
-        Confinement::Bare { .. } => {
-            let seen = "none: what a lane leaves running is killed at its end, but not when relay is \
-                        killed";
-            return Check::warn("box", seen, INSTALL);
-        }
-    };
-    match tried(context, &confinement, Path::new("/bin/true"), &[]).await {
-        Ok(_) => Check::ok("box", format!("{kind}: a process namespace of its own (tried)")),
-        Err(error) => Check::fail("box", format!("{kind}: {error}"), refused(context)),
-    }
-}
-
-/// Whether claude's own sandbox can be made inside the box. Without it claude's jobs fail.
-pub async fn inner(context: &Context) -> Option<Check> {
-    const NAME: &str = "claude's sandbox";
-    context.config.program("claude")?;
-    let found = ["bwrap", "socat"].map(|name| (name, context.config.program(name)));
-    let missing: Vec<&str> =
-        found.iter().filter(|(_, path)| path.is_none()).map(|(name, _)| *name).collect();
-    let Some((_, Some(bwrap))) = found.first().filter(|_| missing.is_empty()) else {
-        let seen = format!("not on PATH: {}", missing.join(", "));
-        return Some(Check::fail(NAME, seen, INSTALL));
-    };
-    let mut args: Vec<OsString> = INNER.iter().map(OsString::from).collect();
-    args.push("/bin/true".into());
-    Some(match tried(context, &confinement(context), bwrap, &args).await {
-        Ok(_) => Check::ok(NAME, "bubblewrap inside the box (tried), socat"),
-        Err(error) => Check::fail(NAME, error, refused(context)),
-    })
-}
-
-async fn tried(
-    context: &Context,
-    confinement: &Confinement,
-    program: &Path,
-    args: &[OsString],
-) -> Result<String, String> {
-    let (path, args) = wrap(confinement, program, args);
-    run(context, &path, args).await
-}
-
 /// Where the kernel or a profile forbids namespaces, no package helps.
-fn refused(context: &Context) -> &'static str {
-    if context.config.program("bwrap").is_none() {
-        INSTALL
-    } else {
-        "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
-         kernel.apparmor_restrict_unprivileged_userns=0"
+const ALLOW: &str = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
+                     kernel.apparmor_restrict_unprivileged_userns=0";
+
+/// Whether lanes are put in a box, and whether claude's own sandbox can be made inside it.
+pub async fn boxes(context: &Context) -> Vec<Check> {
+    let boxing = machine::boxing(context).await;
+    let mut checks = vec![outer(&boxing)];
+    if context.config.program("claude").is_some() {
+        let socat = context.config.program("socat").is_some();
+        checks.push(inner(&boxing, socat));
+    }
+    checks
+}
+
+fn outer(boxing: &Boxing) -> Check {
+    const WEAKER: &str = "what a lane leaves running is killed at its end, but not when relay itself \
+                          is killed";
+    match (&boxing.outer, &boxing.confinement) {
+        (Tried::Works, Confinement::Bubblewrap { .. }) => {
+            Check::ok("box", "bubblewrap: a process namespace of its own (tried)")
+        }
+        (Tried::Works, _) => Check::ok("box", "unshare: a process namespace of its own (tried)"),
+        (Tried::Missing, _) => Check::warn("box", format!("none: {WEAKER}"), INSTALL),
+        (Tried::Fails { why }, _) => Check::warn("box", format!("none ({why}): {WEAKER}"), ALLOW),
     }
 }
 
-fn confinement(context: &Context) -> Confinement {
-    let tools = Tools {
-        bwrap: context.config.program("bwrap"),
-        unshare: context.config.program("unshare"),
-        setpriv: context.config.program("setpriv"),
-    };
-    choose(&tools, rustix::process::geteuid().is_root())
+fn inner(boxing: &Boxing, socat: bool) -> Check {
+    const NAME: &str = "claude's sandbox";
+    let boxed = !matches!(boxing.confinement, Confinement::Bare { .. });
+    match &boxing.nested {
+        Tried::Missing => Check::fail(NAME, "bubblewrap is not on PATH", INSTALL),
+        _ if !socat => Check::fail(NAME, "socat is not on PATH", INSTALL),
+        Tried::Works if boxed => Check::ok(NAME, "bubblewrap inside the box (tried), socat"),
+        Tried::Works => Check::ok(NAME, "bubblewrap (tried), socat"),
+        Tried::Fails { why } if boxed => {
+            let seen = format!("does not work inside the box ({why}): claude runs without the box");
+            Check::warn(NAME, seen, ALLOW)
+        }
+        Tried::Fails { why } => Check::fail(NAME, why, ALLOW),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn what_is_weaker_warns_and_what_stops_claude_fails() {
+        let why = || Tried::Fails { why: "not permitted".to_owned() };
+        let bare = Confinement::Bare { setpriv: None };
+        let bwrap = Confinement::Bubblewrap { bwrap: "/usr/bin/bwrap".into() };
+        let of = |outer: Tried, nested: Tried, confinement: &Confinement, socat| {
+            let (confinement, claude) = (confinement.clone(), confinement.clone());
+            let boxing = Boxing { outer, nested, confinement, claude };
+            (super::outer(&boxing).state, inner(&boxing, socat).state)
+        };
+        assert_eq!(of(Tried::Works, Tried::Works, &bwrap, true), (State::Ok, State::Ok));
+        assert_eq!(of(Tried::Works, Tried::Works, &bwrap, false), (State::Ok, State::Fail));
+        assert_eq!(of(Tried::Works, why(), &bwrap, true), (State::Ok, State::Warn));
+        assert_eq!(of(why(), why(), &bare, true), (State::Warn, State::Fail));
+        assert_eq!(of(Tried::Missing, Tried::Missing, &bare, true), (State::Warn, State::Fail));
+    }
 }

@@ -3,6 +3,7 @@
 mod confine;
 mod github;
 mod home;
+mod lanes;
 mod programs;
 
 use clap::Args;
@@ -72,16 +73,15 @@ impl Options {
 
 impl Report {
     async fn make(context: &Context) -> Self {
-        let (database, git, github, outer, inner) = tokio::join!(
+        let (database, git, github, boxes, lanes) = tokio::join!(
             home::database(context),
             programs::git(context),
             github::login(context),
-            confine::outer(context),
-            confine::inner(context),
+            confine::boxes(context),
+            lanes::lanes(context),
         );
-        let mut checks = vec![home::folder(context), home::disk(context), database];
-        checks.extend([git, github, outer]);
-        checks.extend(inner);
+        let mut checks = vec![home::folder(context), home::disk(context), database, git, github];
+        checks.extend(boxes.into_iter().chain(lanes));
         Self { ok: checks.iter().all(|c| c.state != State::Fail), checks }
     }
 

@@ -1,0 +1,97 @@
+//! `relay lane`: which lanes this machine serves, and what claude may do in its own.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::machine;
+use super::output::Tone;
+use super::table::{Cell, Table};
+use crate::work::probe::{LaneStatus, probe};
+
+/// Options of `relay lane`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the lanes of this machine, whether it serves them, and why not
+    Ls {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the settings claude runs under, the only ones it sees
+    Settings {
+        /// The copy it works in; its own folder in a run
+        #[arg(long, value_name = "FOLDER")]
+        workdir: Option<PathBuf>,
+        /// As they are with `relay work --no-sandbox`
+        #[arg(long)]
+        no_sandbox: bool,
+    },
+}
+
+/// What `relay lane ls --json` prints.
+#[derive(Debug, Serialize)]
+struct Lanes {
+    lanes: Vec<LaneStatus>,
+}
+
+impl Options {
+    /// Prints what was asked.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self.command {
+            Command::Ls { json } => ls(context, json).await,
+            Command::Settings { workdir, no_sandbox } => {
+                settings(context, workdir, !no_sandbox).await
+            }
+        }
+    }
+}
+
+async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
+    let lanes = probe(&machine::lanes(context, true, Vec::new()).await).await;
+    if json {
+        context.output.json(&Lanes { lanes })?;
+        return Ok(Exit::Ok);
+    }
+    let mut table = Table::new(["LANE", "SERVED", "VERSION", "MODEL", "SEEN"]);
+    for lane in &lanes {
+        let (tone, word) = if lane.served { (Tone::Good, "yes") } else { (Tone::Warn, "no") };
+        table.row([
+            lane.lane.as_str().into(),
+            Cell::toned(tone, word),
+            lane.version.as_deref().unwrap_or_default().into(),
+            lane.model.as_deref().unwrap_or_default().into(),
+            (&lane.detail).into(),
+        ]);
+        if let Some(hint) = &lane.hint {
+            let hint = Cell::toned(Tone::Faint, format!("→ {hint}"));
+            table.row(["".into(), "".into(), "".into(), "".into(), hint]);
+        }
+    }
+    context.output.text(&table.show(context.output))?;
+    Ok(Exit::Ok)
+}
+
+async fn settings(
+    context: &Context,
+    workdir: Option<PathBuf>,
+    sandbox: bool,
+) -> anyhow::Result<Exit> {
+    // A run's copy has a name of its own; what stands for it is as good to look at.
+    let workdir = workdir.unwrap_or_else(|| context.config.home.join("work/OWNER_REPO_N_ID"));
+    let lanes = machine::lanes(context, sandbox, Vec::new()).await;
+    context.output.json(&lanes.claude_settings(&workdir))?;
+    Ok(Exit::Ok)
+}
