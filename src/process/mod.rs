@@ -4,8 +4,11 @@
 //! - [`run`] is for relay's own short, trusted commands (git, gh, probes): one process group,
 //!   all its output in memory up to a limit.
 //! - [`run_lane`] is for a lane: `relay __supervise` stands between the worker and the program,
-//!   so that nothing the program started outlives its run, whoever dies first. The room
-//!   `supervise` tells how.
+//!   so that nothing the program started outlives its run, whoever dies first. `supervise` tells
+//!   how, `tree` what holds on which system.
+//!
+//! A descriptor that the worker itself inherited without close-on-exec goes on to its children;
+//! all that relay opens is closed on exec.
 //!
 //! Architecture invariant: imports nothing of relay but `model`, and knows no vendor.
 

@@ -17,12 +17,12 @@ use relay::process::{
 };
 use relay::system::SystemClock;
 use relay_sandbox::{Confinement, Tools, choose, wrap};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::clock::ManualClock;
 use crate::support::full::skip;
-use crate::support::processes::{Marked, PATIENCE, tool};
+use crate::support::processes::{Marked, PATIENCE, living_in, tool};
 
 const TREE: &str = r#"
 mkfifo go || exit 90
@@ -179,6 +179,29 @@ async fn nothing_survives_any_end() {
     every_end(&Confinement::Bare { setpriv: None }).await;
 }
 
+/// Processes that fork and end without pause, one chain in a group, one that takes a new
+/// session each time.
+#[tokio::test]
+async fn a_chain_of_forks_is_outrun() {
+    let bench = Bench::bare();
+    let script = r#"
+mkfifo go
+echo 'setsid sh chain &' > chain
+chain() { chain & }
+chain
+sh chain
+sleep 600 $MARK &
+echo ready
+read word < go"#;
+    let (end, ()) = tokio::join!(bench.script(script, b""), async {
+        bench.marked.wait_for(1).await;
+        assert!(!living_in(bench.dir.path()).is_empty());
+        bench.release().await;
+    });
+    assert_eq!(living_in(bench.dir.path()), [""; 0]);
+    assert_eq!((end.code, end.ended_by), (Some(0), EndedBy::Itself));
+}
+
 #[tokio::test]
 async fn nothing_survives_a_dropped_future() {
     let bench = Bench::bare();
@@ -210,16 +233,14 @@ async fn killed_worker(confinement: Confinement) {
 async fn a_killed_supervisor_is_told_and_its_session_dies() {
     let Some(setpriv) = tool("setpriv") else { return skip("setpriv is not installed") };
     let bench = Bench::new(Confinement::Bare { setpriv: Some(setpriv) });
-    let (end, ()) = tokio::join!(bench.go(bench.run(TREE, b"")), kill_supervisor(&bench));
+    let (end, ()) = tokio::join!(bench.go(bench.run(TREE, b"")), async {
+        bench.marked.wait_for(SLEEPERS).await;
+        kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
+    });
     let error = end.unwrap_err();
     assert!(matches!(error, ProcessError::SupervisorLost { .. }), "{error}");
     assert!(error.to_string().contains("signal 9"), "{error}");
     assert_eq!(bench.marked.alive().len(), 2, "those in sessions of their own");
-}
-
-async fn kill_supervisor(bench: &Bench) {
-    bench.marked.wait_for(SLEEPERS).await;
-    kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
 }
 
 #[tokio::test]
@@ -236,13 +257,19 @@ async fn full_box_nothing_survives_a_killed_worker() {
     }
 }
 
+/// The worker stands still meanwhile, so that it is the wall alone that ends everything.
 #[tokio::test]
 async fn full_box_nothing_survives_a_killed_supervisor() {
     let Some(confinement) = the_box().await else { return };
     let bench = Bench::new(confinement);
-    let (end, ()) = tokio::join!(bench.go(bench.run(TREE, b"")), kill_supervisor(&bench));
-    assert!(matches!(end, Err(ProcessError::SupervisorLost { .. })), "{end:?}");
+    let mut worker = another_worker(&bench, TREE);
+    bench.marked.wait_for(SLEEPERS).await;
+    let pid = Pid::from_raw(worker.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
     bench.marked.wait_for(0).await;
+    worker.kill().unwrap();
+    worker.wait().unwrap();
 }
 
 /// The first process of the namespace is an init: it reaps orphans, and the program is killed

@@ -2,7 +2,7 @@
 //! went to.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -90,6 +90,14 @@ fn all() -> Vec<Process> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter_map(read)
         .collect()
+}
+
+/// The command lines of the processes whose working folder this is.
+pub fn living_in(folder: &Path) -> Vec<String> {
+    let here = |p: &Process| {
+        std::fs::read_link(format!("/proc/{}/cwd", p.pid)).is_ok_and(|cwd| cwd == folder)
+    };
+    all().into_iter().filter(here).map(|process| process.line).collect()
 }
 
 /// The first of these names on the usual paths.
