@@ -112,3 +112,38 @@ pub(super) fn explain(path: &str, error: sqlx::Error) -> StoreError {
         _ => StoreError::Statement { path, detail },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{AnyPool, Connection, raw_sql};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_sqlite_says_is_sorted_by_what_a_person_can_do() {
+        sqlx::any::install_default_drivers();
+        let dir = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}/relay.db", dir.path().display());
+        let pool = AnyPool::connect(&format!("{url}?mode=rwc")).await.expect("a pool");
+        raw_sql("create table t (n integer check (n > 0))").execute(&pool).await.expect("a table");
+
+        let mut holder = pool.acquire().await.expect("a connection");
+        raw_sql("begin immediate").execute(&mut *holder).await.expect("the lock");
+        let mut other = sqlx::AnyConnection::connect(&url).await.expect("a connection");
+        let refused = raw_sql("pragma busy_timeout = 0; insert into t values (1)");
+        let error = refused.execute(&mut other).await.expect_err("it was held");
+        assert!(matches!(explain("p", error), StoreError::Busy { .. }));
+        raw_sql("rollback").execute(&mut *holder).await.expect("the lock is free");
+
+        let mut reader =
+            sqlx::AnyConnection::connect(&format!("{url}?mode=ro")).await.expect("a connection");
+        let error = raw_sql("insert into t values (1)").execute(&mut reader).await;
+        let error = explain("p", error.expect_err("it was read-only"));
+        assert!(matches!(&error, StoreError::Disk { .. }), "{error:?}");
+        assert!(error.to_string().starts_with("cannot write the database `p`: "), "{error}");
+
+        let error = raw_sql("insert into t values (0)").execute(&pool).await;
+        let error = explain("p", error.expect_err("it was taken"));
+        assert!(matches!(&error, StoreError::Statement { .. }), "{error:?}");
+    }
+}

@@ -447,7 +447,7 @@ fn id_of(number: u64) -> TaskId {
 #[test]
 fn any_order_of_things_keeps_the_rules() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one");
-    let config = Config { cases: 96, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 64, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
         .run(&steps(), |steps| {
             runtime.block_on(async {
