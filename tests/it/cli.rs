@@ -410,6 +410,48 @@ fn json_is_the_apis_types() {
     assert_eq!(status["workers"], serde_json::json!([]));
 }
 
+/// Somebody follows from before a worker is there until the run has ended, and learns how it did.
+#[test]
+fn a_follower_sees_the_whole_run_and_how_it_ended() {
+    let machine = Machine::new();
+    machine.repository("shop");
+    machine.program("lane", LANE);
+    let config = format!("{{\"command\": \"{}/bin/lane\"}}", machine.home().display());
+    machine.process_lane("edit");
+    std::fs::write(machine.home().join(".harness/lanes/edit.json"), config).unwrap();
+    machine.run(&["link", "shop.git"]);
+    let follow = |title: &str, id: &str| {
+        let create = ["task", "create", "--repo", "local/shop", "--lane", "process:edit"];
+        machine.run(&[&create[..], &["--title", title]].concat());
+        let mut follower = machine.command(&["task", "log", id, "--follow"]);
+        let follower = follower.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let worked = machine.run(&["work", "--once"]);
+        assert!(worked.starts_with("exit 0"), "{worked}");
+        let followed = follower.wait_with_output().unwrap();
+        (followed.status.code(), String::from_utf8(followed.stdout).unwrap())
+    };
+    let (code, log) = follow("edit", "local/shop#1");
+    assert_eq!(code, Some(0), "{log}");
+    for step in ["== run", "== push", "== pull request"] {
+        assert_eq!(log.matches(step).count(), 1, "{step} in {log}");
+    }
+    let page = machine.run(&["task", "get", "local/shop#1"]);
+    for line in ["pull      #1", "  said hello", "+hello", "`git merge relay/process-edit-1`"] {
+        assert!(page.contains(line), "{line} in {page}");
+    }
+    let (code, log) = follow("rest", "local/shop#2");
+    assert_eq!(code, Some(8), "{log}");
+    let failed = machine.run(&["task", "ls", "--state", "failed"]);
+    assert!(failed.contains("no_changes"), "{failed}");
+}
+
+/// Does what its task's title says.
+const LANE: &str = r#"
+read -r line
+field() { printf '%s' "$line" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+[ "$(field title)" != edit ] || echo hello > "$(field workdir)/HELLO"
+printf '{"schemaVersion":1,"jobKey":"%s","result":{"reply":"said hello"}}\n' "$(field jobKey)""#;
+
 /// The programs that doctor tries are what stands on PATH; each refusal shows what was said and
 /// what mends it.
 #[test]

@@ -92,13 +92,15 @@ fn head(page: &mut Page, detail: &TaskDetail, now: Timestamp) {
     if let Some(branch) = &task.branch {
         page.field("branch", branch);
     }
-    if let Some(url) = &task.pr_url {
+    // A local repository's pull request has a number and no page.
+    if let Some(url) = task.pr_url.as_deref().filter(|url| !url.is_empty()) {
         page.field("pull", &one_line(url));
     } else if let Some(number) = task.pr {
         page.field("pull", &format!("#{number}"));
     }
     if task.state == TaskState::Review && detail.local_pull.is_some() {
-        page.field("then", "merge the branch, or `relay task done`");
+        let branch = task.branch.as_deref().unwrap_or_default();
+        page.field("then", &format!("`git merge {branch}`, or `relay task done '{}'`", task.id));
     }
 }
 
