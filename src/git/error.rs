@@ -123,6 +123,9 @@ pub(super) fn problem_in(text: &str) -> Option<RepoProblem> {
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if says(&["no space left on device", "read-only file system", "disk quota exceeded"]) {
         Some(RepoProblem::Disk)
+    } else if says(&["fsck error"]) {
+        // The remote sent an object that no git should check out; fetching again brings it again.
+        Some(RepoProblem::CheckoutFailed)
     } else if says(&[
         "authentication failed",
         "could not read username",

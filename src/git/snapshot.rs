@@ -8,6 +8,7 @@
 //! into the mirror and held there by a ref, so a refused one is gone with the copy and never
 //! shows up in another run's copy; and runs side by side write into nothing they share.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
@@ -123,7 +124,7 @@ impl Mirror {
             // git does not want to look at one of these paths at all.
             return Ok(in_doubt.into_iter().next());
         }
-        let ignored: Vec<PathBuf> = output
+        let ignored: HashSet<PathBuf> = output
             .stdout
             .split(|&b| b == 0)
             .map(|path| std::ffi::OsString::from_vec(path.to_vec()).into())

@@ -123,6 +123,57 @@ async fn a_mirror_of_another_remote_is_not_mixed_with_it() {
 }
 
 #[tokio::test]
+async fn many_packs_are_put_together_and_nothing_is_lost() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let mirror = bench.mirror().await;
+    let kept = super::work(&bench, &mirror, "kept").await;
+    let folder = bench.cache().join("acme/shop.git/objects/pack");
+    let packs = || -> Vec<_> {
+        let files = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
+        files.filter(|path| path.extension() == Some("pack".as_ref())).collect()
+    };
+    let one = packs().remove(0);
+    for n in 0..45 {
+        for extension in ["pack", "idx"] {
+            let twin = folder.join(format!("pack-{n:040}.{extension}"));
+            std::fs::copy(one.with_extension(extension), twin).unwrap();
+        }
+    }
+    let mirror = bench.mirror().await;
+    assert!(packs().len() < 10, "{} packs", packs().len());
+    assert!(mirror.holds(&kept).unwrap());
+    git(&bench.cache().join("acme/shop.git"), &["fsck", "--strict"]);
+    assert!(mirror.tip("main").is_ok());
+}
+
+/// Old repositories have commits that a strict git would not make, and they are fetched; a tree
+/// that would write into a `.git` is not.
+#[tokio::test]
+async fn an_honest_flaw_is_fetched_and_a_trap_is_not() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let bare = &bench.origin.bare;
+    let put = |kind: &str, content: &[u8]| {
+        let file = bench.root.path().join("object");
+        std::fs::write(&file, content).unwrap();
+        let file = file.to_str().unwrap();
+        git(bare, &["hash-object", "-w", "--literally", "-t", kind, file])
+    };
+    let tree = git(bare, &["rev-parse", "main^{tree}"]);
+    let flawed =
+        format!("tree {tree}\nauthor A <a@b> 1 +051800\ncommitter A <a@b> 1 +0518\n\nold\n");
+    git(bare, &["update-ref", "refs/heads/old", &put("commit", flawed.as_bytes())]);
+    assert!(bench.mirror().await.tip("old").is_ok());
+
+    let entry = [b"40000 .GIT\0".to_vec(), git2::Oid::from_str(&tree).unwrap().as_bytes().to_vec()];
+    let trap = put("tree", &entry.concat());
+    let commit = git(bare, &["commit-tree", "-m", "trap", &trap]);
+    git(bare, &["update-ref", "refs/heads/trap", &commit]);
+    let error = bench.git.mirror(&name(), &bench.local()).await.unwrap_err();
+    assert!(error.to_string().contains("hasDotgit"), "{error}");
+    assert!(matches!(error, GitError::Repo { why: RepoProblem::CheckoutFailed, .. }), "{error:?}");
+}
+
+#[tokio::test]
 async fn failures_are_told_apart() {
     let bench = Bench::new(&[("a.txt", "one")]);
     let host = GitHttp::serve(bench.root.path()).await;
