@@ -214,3 +214,135 @@ fn tool_denied(settings: &ClaudeSettings<'_>) -> Vec<PathBuf> {
     }
     paths
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(relay_home: &str, workdir: &str) -> Value {
+        claude_settings(&ClaudeSettings {
+            home: Path::new("/home/ada"),
+            relay_home: Path::new(relay_home),
+            workdir: Path::new(workdir),
+            extra_domains: &["host.example".to_owned()],
+            sandbox: true,
+        })
+    }
+
+    fn usual() -> Value {
+        document("/home/ada/.harness", "/home/ada/.harness/work/acme_shop_12_ab")
+    }
+
+    fn list<'a>(document: &'a Value, pointer: &str) -> Vec<&'a str> {
+        let items = document.pointer(pointer).and_then(Value::as_array).unwrap();
+        items.iter().map(|item| item.as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_run_without_a_working_sandbox_cannot_happen() {
+        let document = usual();
+        for (pointer, expected) in [
+            ("/sandbox/enabled", json!(true)),
+            ("/sandbox/failIfUnavailable", json!(true)),
+            ("/sandbox/allowUnsandboxedCommands", json!(false)),
+            ("/sandbox/autoAllowBashIfSandboxed", json!(false)),
+            ("/sandbox/excludedCommands", json!([])),
+            ("/sandbox/network/strictAllowlist", json!(true)),
+            ("/sandbox/network/allowLocalBinding", json!(true)),
+            ("/sandbox/network/allowAllUnixSockets", json!(false)),
+            ("/permissions/disableBypassPermissionsMode", json!("disable")),
+            ("/permissions/blockReadsOutsideWorkingDirectories", json!(true)),
+            ("/permissions/blockWritesOutsideWorkingDirectories", json!(true)),
+        ] {
+            assert_eq!(document.pointer(pointer), Some(&expected), "{pointer}");
+        }
+        assert_eq!(document.pointer("/permissions/allow"), None, "nothing is allowed here");
+        assert!(list(&document, "/sandbox/network/allowedDomains").contains(&"host.example"));
+    }
+
+    #[test]
+    fn the_documented_paths_are_hidden_from_commands_and_from_the_file_tools() {
+        let document = usual();
+        let hidden = list(&document, "/sandbox/filesystem/denyRead");
+        let denied = list(&document, "/permissions/deny");
+        for path in [
+            ".claude",
+            ".claude.json",
+            ".codex",
+            ".grok",
+            ".fx",
+            ".ssh",
+            ".aws",
+            ".config/gh",
+            ".netrc",
+            ".npmrc",
+            ".gitconfig",
+        ] {
+            let path = format!("/home/ada/{path}");
+            assert!(hidden.contains(&path.as_str()), "{path}");
+            for rule in ["Read(/P)", "Read(/P/**)", "Edit(/P)", "Edit(/P/**)"] {
+                let rule = rule.replace('P', &path);
+                assert!(denied.contains(&rule.as_str()), "{rule}");
+            }
+        }
+        assert!(hidden.contains(&"/home/ada/.harness"));
+        assert!(denied.contains(&"Read(//home/ada/.harness/credentials.json)"));
+    }
+
+    #[test]
+    fn the_copy_stays_open_wherever_relays_folder_is() {
+        for (relay_home, workdir) in [
+            ("/home/ada/.harness", "/home/ada/.harness/work/acme_shop_12_ab"),
+            ("/srv/relay", "/srv/relay/work/acme_shop_12_ab"),
+            ("/srv/relay", "/elsewhere/copy"),
+        ] {
+            let document = document(relay_home, workdir);
+            let hidden = list(&document, "/sandbox/filesystem/denyRead");
+            assert!(hidden.contains(&relay_home) && hidden.contains(&"/home/ada/.harness"));
+            let readable = list(&document, "/sandbox/filesystem/allowRead");
+            assert_eq!(readable, ["/home/ada", workdir]);
+            for rule in list(&document, "/permissions/deny") {
+                let path = rule.split_once("(/").unwrap().1.trim_end_matches(')');
+                let path = path.trim_end_matches("/**");
+                assert!(!Path::new(workdir).starts_with(path), "{rule} covers the copy");
+            }
+        }
+        let moved = document("/srv/relay", "/srv/relay/work/acme_shop_12_ab");
+        assert!(list(&moved, "/permissions/deny").contains(&"Read(//srv/relay/relay.db)"));
+        let apart = document("/srv/relay", "/elsewhere/copy");
+        assert!(list(&apart, "/permissions/deny").contains(&"Read(//srv/relay/**)"));
+    }
+
+    #[test]
+    fn only_the_stores_can_be_written_outside_the_copy() {
+        assert_eq!(
+            list(&usual(), "/sandbox/filesystem/allowWrite"),
+            STORES.iter().map(|store| format!("/home/ada/{store}")).collect::<Vec<_>>()
+        );
+        for store in STORES {
+            assert!(!HIDDEN.iter().any(|path| Path::new(store).starts_with(path)), "{store}");
+        }
+    }
+
+    #[test]
+    fn keys_are_taken_out_of_commands() {
+        let document = usual();
+        let variables = document["sandbox"]["credentials"]["envVars"].as_array().unwrap();
+        for name in ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"] {
+            assert!(variables.contains(&json!({ "name": name, "mode": "deny" })), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_sandbox_the_rules_for_the_file_tools_stay() {
+        let document = claude_settings(&ClaudeSettings {
+            home: Path::new("/home/ada"),
+            relay_home: Path::new("/home/ada/.harness"),
+            workdir: Path::new("/home/ada/.harness/work/x"),
+            extra_domains: &[],
+            sandbox: false,
+        });
+        assert_eq!(document["sandbox"], Value::Null);
+        assert_eq!(document["permissions"], usual()["permissions"]);
+    }
+}

@@ -4,6 +4,8 @@
 #![cfg(test)]
 
 mod cli;
+#[cfg(target_os = "linux")]
+mod full_claude;
 mod full_github;
 mod git;
 mod github;

@@ -7,5 +7,7 @@ pub mod full;
 pub mod git_http;
 pub mod house;
 #[cfg(target_os = "linux")]
+pub mod model;
+#[cfg(target_os = "linux")]
 pub mod processes;
 pub mod repo;

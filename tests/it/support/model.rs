@@ -1,0 +1,179 @@
+//! A scripted model server on loopback: Anthropic's messages API as far as the real program needs
+//! it. It answers from a list of steps and keeps every request.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// What the model does next. The step taken is the number of tool results it was given so far;
+/// past the end the last one is taken again.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Calls one tool.
+    Call(&'static str, Value),
+    /// Says its last words.
+    Say(&'static str),
+    /// Stops for this reason, in the API's words.
+    Stop(&'static str),
+    /// Answers with this status, kind of error and headers.
+    Refuse(u16, &'static str, &'static [(&'static str, &'static str)]),
+}
+
+/// A running server; it ends with its value.
+#[derive(Debug)]
+pub struct Model {
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+    seen: Arc<Seen>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    steps: Vec<Step>,
+    requests: Mutex<Vec<Value>>,
+}
+
+impl Model {
+    /// Starts it on a free port.
+    pub fn start(steps: impl IntoIterator<Item = Step>) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen =
+            Arc::new(Seen { steps: steps.into_iter().collect(), requests: Mutex::default() });
+        let (stop, stopped) = oneshot::channel();
+        let app = axum::Router::new().fallback(answer).with_state(Arc::clone(&seen));
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                tokio::select! {
+                    ended = axum::serve(listener, app) => ended.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { port, seen, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The address a client is given.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The bodies of the messages asked for, in their order.
+    pub fn requests(&self) -> Vec<Value> {
+        self.seen.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    let bytes = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap();
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    if !path.ends_with("/messages") {
+        return whole(StatusCode::NOT_FOUND, &error("not_found_error"));
+    }
+    let step = seen.next(&body);
+    seen.requests.lock().unwrap().push(body.clone());
+    let (content, stop) = match step {
+        Step::Refuse(status, kind, headers) => {
+            let mut response = whole(StatusCode::from_u16(status).unwrap(), &error(kind));
+            for (name, value) in headers {
+                response.headers_mut().insert(*name, value.parse().unwrap());
+            }
+            return response;
+        }
+        Step::Say(words) => (json!({ "type": "text", "text": words }), "end_turn"),
+        Step::Stop(reason) => (json!({ "type": "text", "text": "…" }), reason),
+        Step::Call(name, input) => {
+            let id = format!("toolu_{}", tool_results(&body));
+            (json!({ "type": "tool_use", "id": id, "name": name, "input": input }), "tool_use")
+        }
+    };
+    let message = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"],
+        "content": [content], "stop_reason": stop, "stop_sequence": null,
+        "usage": { "input_tokens": 10, "output_tokens": 5 },
+    });
+    if body["stream"] == true { events(&message) } else { whole(StatusCode::OK, &message) }
+}
+
+impl Seen {
+    /// Requests without tools (titles, checks) are none of the script's; a refusal counts for them
+    /// as well.
+    fn next(&self, body: &Value) -> Step {
+        let has_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let at = if has_tools { tool_results(body) } else { 0 };
+        match self.steps.get(at).or(self.steps.last()).unwrap() {
+            step @ Step::Refuse(..) => step.clone(),
+            step if has_tools => step.clone(),
+            _ => Step::Say("ok"),
+        }
+    }
+}
+
+fn tool_results(body: &Value) -> usize {
+    let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();
+    blocks.filter(|block| block["type"] == "tool_result").count()
+}
+
+fn error(kind: &str) -> Value {
+    json!({ "type": "error", "error": { "type": kind, "message": format!("scripted {kind}") } })
+}
+
+fn whole(status: StatusCode, body: &Value) -> Response<Body> {
+    let builder = Response::builder().status(status).header("content-type", "application/json");
+    builder.body(Body::from(body.to_string())).unwrap()
+}
+
+/// One message as the stream of events in which the API sends it.
+fn events(message: &Value) -> Response<Body> {
+    let block = &message["content"][0];
+    let (empty, delta) = if block["type"] == "text" {
+        (
+            json!({ "type": "text", "text": "" }),
+            json!({ "type": "text_delta", "text": block["text"] }),
+        )
+    } else {
+        let mut empty = block.clone();
+        empty["input"] = json!({});
+        let input = block["input"].to_string();
+        (empty, json!({ "type": "input_json_delta", "partial_json": input }))
+    };
+    let mut head = message.clone();
+    head["content"] = json!([]);
+    head["stop_reason"] = Value::Null;
+    let ended = json!({ "stop_reason": message["stop_reason"], "stop_sequence": null });
+    let text: String = [
+        json!({ "type": "message_start", "message": head }),
+        json!({ "type": "content_block_start", "index": 0, "content_block": empty }),
+        json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "message_delta", "delta": ended, "usage": { "output_tokens": 5 } }),
+        json!({ "type": "message_stop" }),
+    ]
+    .iter()
+    .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+    .collect();
+    let builder = Response::builder().header("content-type", "text/event-stream");
+    builder.body(Body::from(text)).unwrap()
+}
