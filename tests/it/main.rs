@@ -7,6 +7,7 @@ mod cli;
 #[cfg(target_os = "linux")]
 mod full_claude;
 mod full_github;
+mod full_label;
 mod git;
 mod github;
 mod intake;

@@ -147,7 +147,8 @@ impl House {
         self.git(&all)
     }
 
-    fn git(&self, args: &[&str]) -> String {
+    /// Git in an isolated environment.
+    pub fn git(&self, args: &[&str]) -> String {
         let out = Command::new("git")
             .args(args)
             .env("GIT_CONFIG_NOSYSTEM", "1")
