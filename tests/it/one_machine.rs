@@ -149,6 +149,19 @@ fn a_broken_lane_file_fails_its_task_by_name() {
 }
 
 #[test]
+fn a_lane_whose_program_is_gone_is_told_by_name() {
+    let house = House::new();
+    let config = r#"{"command":"/nowhere/program","args":[],"env":[]}"#;
+    std::fs::write(house.home.join("lanes/gone.json"), config).unwrap();
+    let slug = house.link();
+    let task = house.task(&slug, "process:gone", "x");
+    drain(&house, "process:gone").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "failed");
+    assert!(detail["task"]["message"].as_str().unwrap().contains("/nowhere/program"), "{detail:#}");
+}
+
+#[test]
 fn a_machine_without_lanes_says_so() {
     let house = House::new();
     house.program("claude", "#!/bin/sh\necho '{\"loggedIn\":false}'\nexit 1\n");
@@ -200,7 +213,9 @@ fn a_cancel_reaches_the_run_and_nothing_of_it_stays() {
     let task = house.task(&slug, "process:slow", "x");
     worker.until("the lane's processes", || processes_with(&mark).len() >= 2);
     house.relay(&["task", "cancel", &task]).ok();
-    worker.until("the end of the lane", || processes_with(&mark).is_empty());
+    // Far sooner than the next heartbeat: the bell told.
+    let soon = std::time::Duration::from_secs(15);
+    worker.within(soon, "the end of the lane", || processes_with(&mark).is_empty());
     let detail = get(&house, &task);
     assert_eq!(detail["task"]["state"], "cancelled");
     assert_eq!(detail["task"]["stop_reason"]["reason"], "cancelled");

@@ -92,7 +92,8 @@ struct Report {
 }
 
 impl Stop {
-    fn new(reason: StopReason, error: impl Into<String>) -> Self {
+    /// A stop a person is told about.
+    pub fn new(reason: StopReason, error: impl Into<String>) -> Self {
         Self { reason, error: Some(error.into()) }
     }
 }

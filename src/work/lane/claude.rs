@@ -33,7 +33,7 @@ impl Lanes {
         env.extend(claude::ENV.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
         let lane =
             Described { program, invocation, env, cwd: brief.workdir, reader: claude::reader() };
-        Ok(self.prepared(brief.max_run, &self.boxing.claude, lane))
+        self.prepared(brief.max_run, &self.boxing.claude, lane)
     }
 
     /// The one settings document a run sees; `relay lane settings` prints it.

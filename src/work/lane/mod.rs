@@ -17,7 +17,7 @@ use super::boxing::Boxing;
 pub use self::process::{process_config, process_lanes};
 use super::job::Stop;
 use crate::model::{Epoch, LaneName, Secret, StopReason, Task, WorkerId};
-use crate::process::{LaneLimits, LaneRun, Program, Redactor};
+use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
 
 /// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
 const STALL: Duration = Duration::from_secs(600);
@@ -115,10 +115,19 @@ impl Lanes {
     }
 
     /// Puts the wall around what a lane described.
-    fn prepared(&self, max_run: Duration, wall: &Confinement, lane: Described<'_>) -> Prepared {
+    fn prepared(
+        &self,
+        max_run: Duration,
+        wall: &Confinement,
+        lane: Described<'_>,
+    ) -> Result<Prepared, Stop> {
         let Described { program, invocation, env, cwd, reader } = lane;
+        // Behind the wall a program that is not there looks like one that failed.
+        check_executable(program).map_err(|error| {
+            Stop::new(StopReason::VendorError, format!("{error} (hint: `relay doctor`)"))
+        })?;
         let (path, args) = wrap(wall, program, &invocation.args);
-        Prepared {
+        Ok(Prepared {
             program: Program { path, args, env, cwd: cwd.to_owned(), stdin: invocation.stdin },
             limits: LaneLimits {
                 time: max_run,
@@ -130,7 +139,7 @@ impl Lanes {
             },
             redactor: Redactor::new(self.secrets.iter().cloned()),
             reader,
-        }
+        })
     }
 }
 

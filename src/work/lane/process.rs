@@ -44,7 +44,7 @@ impl Lanes {
             cwd: config.cwd.as_deref().unwrap_or(brief.workdir),
             reader: reader(&job_key),
         };
-        Ok(self.prepared(brief.max_run, &self.boxing.confinement, lane))
+        self.prepared(brief.max_run, &self.boxing.confinement, lane)
     }
 }
 
