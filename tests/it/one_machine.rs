@@ -307,6 +307,43 @@ fn a_killed_worker_leaves_nothing_behind_once_it_is_back() {
 }
 
 #[test]
+fn work_whose_push_is_refused_is_kept_and_a_retry_pushes_it_without_a_new_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let house = House::new();
+    let runs = house.dir.path().join("runs");
+    house.process_lane("edit", &format!("echo run >> {}; {EDIT}", runs.display()), DONE);
+    let hook = house.repo.join(".git/hooks/update");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    std::fs::write(
+        &hook,
+        "#!/bin/sh\necho 'error: GH006: Protected branch update failed' >&2\nexit 1\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let slug = house.link();
+    let task = house.task(&slug, "process:edit", "x");
+    drain(&house, "process:edit").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["state"], "failed", "{detail:#}");
+    let reason = &detail["task"]["stop_reason"];
+    assert_eq!((&reason["reason"], &reason["why"]), (&"push_refused".into(), &"protected".into()));
+    assert_eq!(detail["runs"][0]["summary"], "Added a line.");
+    let kept = house.home.join("kept/local_shop/relay-process-edit-1-1.bundle");
+    assert!(detail["task"]["message"].as_str().unwrap().contains(kept.to_str().unwrap()));
+    let bundle = kept.to_str().unwrap();
+    house.in_repo(&["fetch", "-q", bundle, "relay/process-edit-1:from-the-bundle"]);
+    assert_eq!(house.in_repo(&["diff", "--name-only", "main", "from-the-bundle"]), "README.md");
+
+    std::fs::remove_file(&hook).unwrap();
+    house.relay(&["task", "retry", &task]).ok();
+    drain(&house, "process:edit").ok();
+    assert_eq!(house.state(&task), "review");
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
+    let comment = get(&house, &task)["local_pull"]["comment"].clone();
+    assert!(comment.as_str().unwrap().contains("Added a line."), "{comment}");
+}
+
+#[test]
 fn a_vendor_that_prints_rubbish_or_nothing_is_told_by_name() {
     for (stream, code, reason) in [
         ("echo 'not json at all'; echo '{\"half\":'", 0, "protocol_violation"),

@@ -179,5 +179,11 @@ pub(super) fn push_words(why: PushProblem, text: &str) -> String {
         }
         PushProblem::Unreachable | PushProblem::Other => "`relay task retry` pushes again",
     };
-    format!("the push was refused: {} (hint: {hint})", text.trim())
+    // One line, since the task shows one; the remote's prefixes say nothing.
+    let said: Vec<&str> = text
+        .lines()
+        .map(|line| line.trim_start_matches("remote:").trim())
+        .filter(|line| !line.is_empty())
+        .collect();
+    format!("the push was refused: {} (hint: {hint})", said.join("; "))
 }

@@ -6,7 +6,6 @@ pub mod fake_github;
 pub mod full;
 pub mod git_http;
 pub mod house;
-pub mod model;
 #[cfg(target_os = "linux")]
 pub mod model;
 #[cfg(target_os = "linux")]
