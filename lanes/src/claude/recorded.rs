@@ -99,6 +99,31 @@ fn no_login_or_a_refused_one() {
 }
 
 #[test]
+fn the_status_is_enough_where_a_program_has_no_word_for_it() {
+    for (transcript, word, reason) in [
+        (
+            include_str!("../../tests/claude/bad_key.jsonl"),
+            "authentication_failed",
+            Reason::NotLoggedIn,
+        ),
+        (
+            include_str!("../../tests/claude/rate_limited.jsonl"),
+            "rate_limit\"",
+            Reason::Quota { until_ms: None },
+        ),
+        (
+            include_str!("../../tests/claude/server_error.jsonl"),
+            "server_error",
+            Reason::VendorUnreachable,
+        ),
+    ] {
+        let wordless = transcript.replace(word, &word.replace('_', "-"));
+        assert_ne!(wordless, transcript);
+        assert_eq!(read(&wordless, &exit(1)).1.reason, reason, "{word}");
+    }
+}
+
+#[test]
 fn a_quota_with_and_without_its_end() {
     let (_, quota) = recorded!("quota", 1);
     assert_eq!(quota.reason, Reason::Quota { until_ms: Some(1_796_000_000_000) });
