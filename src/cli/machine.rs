@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relay_sandbox::Tools;
+use relay_sandbox::{STORES, Tools};
 
 use super::context::Context;
 use crate::forge::Pulls;
@@ -49,8 +49,22 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
         extra_domains: config.lane_domains.clone(),
         home: config.user_home.clone(),
         relay_home: config.home.clone(),
+        stores: stores(context),
         secrets,
     }
+}
+
+/// The stores of the package programs that are here: nobody else's home gets new folders.
+fn stores(context: &Context) -> Vec<PathBuf> {
+    let here = |program: &str| context.config.program(program).is_some();
+    let (npm, pnpm) = (here("npm"), here("pnpm"));
+    let of_this_system = |store: &&&str| store.starts_with("Library") == cfg!(target_os = "macos");
+    STORES
+        .iter()
+        .filter(of_this_system)
+        .filter(|store| if store.contains("pnpm") { pnpm } else { npm })
+        .map(|store| context.config.user_home.join(store))
+        .collect()
 }
 
 /// How a lane is kept in its box here, found out by trying.

@@ -18,6 +18,11 @@ impl Lanes {
             reason: StopReason::NotLoggedIn,
             error: Some("the program `claude` is not on PATH (hint: `relay doctor`)".to_owned()),
         })?;
+        for store in &self.stores {
+            if let Err(error) = std::fs::create_dir_all(store) {
+                tracing::debug!(path = %store.display(), %error, "a package store is missing");
+            }
+        }
         let settings = self.claude_settings(brief.workdir).to_string();
         let invocation = claude::invocation(&Brief {
             prompt: brief.prompt,

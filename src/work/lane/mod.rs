@@ -45,6 +45,9 @@ pub struct Lanes {
     pub home: PathBuf,
     /// RELAY_HOME.
     pub relay_home: PathBuf,
+    /// Package stores that a sandboxed command may write; made where they are missing, since the
+    /// sandbox cannot.
+    pub stores: Vec<PathBuf>,
     /// What must never be seen in a lane's output.
     pub secrets: Vec<Secret>,
 }
