@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking, make_folder, remove_folder};
+use super::remove::remove_tree;
 use super::{Commit, GitError, check_branch, open};
 use crate::model::RepoProblem;
 
@@ -48,7 +49,7 @@ impl Copy {
     pub async fn remove(self) -> Result<(), GitError> {
         let Self { dir, folder, .. } = self;
         blocking(&dir.clone(), move || {
-            remove_lane_folder(&dir)?;
+            remove_tree(&dir).map_err(GitError::disk(&dir))?;
             remove_folder(&folder)
         })
         .await
@@ -286,19 +287,4 @@ fn read_index(index: &Path, mirror: &Path) -> Result<Found, GitError> {
         }
     }
     Ok(found)
-}
-
-/// Removes a folder whose parts may have been made unreadable.
-fn remove_lane_folder(dir: &Path) -> Result<(), GitError> {
-    if remove_folder(dir).is_ok() {
-        return Ok(());
-    }
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let _ = fs::set_permissions(&folder, fs::Permissions::from_mode(0o700));
-        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        folders
-            .extend(entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
-    }
-    remove_folder(dir)
 }

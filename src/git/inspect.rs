@@ -10,9 +10,9 @@ use super::GitError;
 use super::tree_rules::HOST_FILE_LIMIT;
 use crate::model::RepoProblem;
 
-/// So many findings are kept; a copy with more is refused with one of these all the same, unless
-/// the repository ignores them.
-const FINDINGS: usize = 10_000;
+/// So many findings are kept; a copy with as many is refused with one of them, ignored or not,
+/// since nobody knows what comes after them.
+pub(super) const FINDINGS: usize = 10_000;
 
 /// Something in a copy that stands in the way, unless the repository ignores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,16 @@ pub(super) struct Finding {
     pub why: RepoProblem,
     /// Relative to the copy: of a nested repository its folder, else the thing itself.
     pub path: PathBuf,
+}
+
+impl Finding {
+    /// Whether git would read this pipe, socket or device to learn what the repository wants.
+    pub fn would_hold_git_up(&self) -> bool {
+        const READ_BY_GIT: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
+        let name = self.path.file_name().unwrap_or_default();
+        self.why == RepoProblem::SpecialFile
+            && READ_BY_GIT.iter().any(|read| name.eq_ignore_ascii_case(read))
+    }
 }
 
 /// Walks the copy at `dir`.
@@ -32,7 +42,15 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let here = dir.join(&folder);
-        for entry in fs::read_dir(&here).map_err(GitError::disk(&here))? {
+        let entries = match fs::read_dir(&here) {
+            // Deeper than a path is long: git could not name it either.
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidFilename => {
+                findings.push(Finding { why: RepoProblem::SpecialFile, path: folder });
+                continue;
+            }
+            other => other.map_err(GitError::disk(&here))?,
+        };
+        for entry in entries {
             let entry = entry.map_err(GitError::disk(&here))?;
             let (name, path) = (entry.file_name(), folder.join(entry.file_name()));
             let kind = entry.file_type().map_err(GitError::disk(&here))?;

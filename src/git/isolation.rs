@@ -123,6 +123,13 @@ impl<'a> Command<'a> {
         Self { name, args: all, stdin: Vec::new(), env: Vec::new(), remote: None, time: LOCAL }
     }
 
+    /// `git <name> <args>`, where no repository is meant: none is looked for in the working folder
+    /// and above it either. A person's home can be a repository, and its settings would have a
+    /// say in where the command connects to.
+    pub fn nowhere<S: AsRef<OsStr>>(name: &'static str, args: impl IntoIterator<Item = S>) -> Self {
+        Self::in_repo(Path::new("/dev/null"), name, args)
+    }
+
     /// The same, talking to `remote` for at most `time`.
     pub fn talking_to(mut self, remote: &'a Address, time: Duration) -> Self {
         self.remote = Some(remote);

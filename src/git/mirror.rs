@@ -82,7 +82,7 @@ impl Git {
         make_folder(&self.cache().join(repo.owner()))?;
         let address = Address::of(remote, &paths.home)?;
         let args: [&OsStr; 3] = ["--symref".as_ref(), &address.url, "HEAD".as_ref()];
-        let ask = Command::anywhere("ls-remote", args).talking_to(&address, ASK);
+        let ask = Command::nowhere("ls-remote", args).talking_to(&address, ASK);
         let printed = self.run(ask).await?;
         let printed = String::from_utf8_lossy(&printed);
         let name = printed.lines().find_map(|line| {

@@ -22,6 +22,7 @@ mod plant;
 mod porcelain;
 mod push;
 mod refs;
+mod remove;
 mod snapshot;
 mod tree_rules;
 mod warm_index;
@@ -40,6 +41,7 @@ pub use isolation::NETWORK_ENV;
 pub use mirror::Mirror;
 pub use plant::plant;
 pub use push::{Fence, FenceClaim, Fenced, Push, Pushed};
+pub use remove::remove_tree;
 pub use snapshot::{Snapshot, SnapshotRequest};
 pub use tree_rules::HOST_FILE_LIMIT;
 

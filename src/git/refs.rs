@@ -45,7 +45,7 @@ impl Mirror {
     ) -> Result<Result<Seen, Refusal>, GitError> {
         let hidden = hidden_ref(fence)?;
         let branch = branch.map(|branch| format!("refs/heads/{branch}"));
-        let mut ask = Command::anywhere("ls-remote", ["--refs"]).talking_to(remote, ASK);
+        let mut ask = Command::nowhere("ls-remote", ["--refs"]).talking_to(remote, ASK);
         ask.args.extend([remote.url.clone(), hidden.clone().into()]);
         ask.args.extend(branch.as_ref().map(OsString::from));
         let listed = match self.ask(ask).await? {

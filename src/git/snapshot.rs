@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
 use super::checkout::{Copy, INDEX};
-use super::inspect::{Finding, inspect};
+use super::inspect::{FINDINGS, Finding, inspect};
 use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking};
 use super::tree_rules::broken_rule;
@@ -93,8 +93,8 @@ impl Mirror {
         copy: &Copy,
         findings: Vec<Finding>,
     ) -> Result<Option<Finding>, GitError> {
-        if findings.is_empty() {
-            return Ok(None);
+        if findings.is_empty() || findings.len() >= FINDINGS {
+            return Ok(findings.into_iter().next());
         }
         let mut in_doubt = Vec::new();
         {
@@ -111,6 +111,10 @@ impl Mirror {
             }
         }
         in_doubt.sort_by(|a, b| a.path.cmp(&b.path));
+        // Not even a question whether it is ignored: git would open the pipe and wait for a writer.
+        if let Some(at) = in_doubt.iter().position(Finding::would_hold_git_up) {
+            return Ok(Some(in_doubt.swap_remove(at)));
+        }
         let mut ask = copy.git(INDEX, "check-ignore", ["-z", "--stdin"]);
         for Finding { path, .. } in &in_doubt {
             ask.stdin.extend_from_slice(path.as_os_str().as_bytes());

@@ -222,3 +222,80 @@ async fn submodules_and_ignored_repositories_are_not_looked_into() {
     git_succeeds(copy.dir(), &["status"]);
     assert!(canary.sang(), "plain git looks into a submodule");
 }
+
+fn pipe(path: &Path) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+    rustix::fs::mknodat(rustix::fs::CWD, path, fifo, mode, 0).unwrap();
+}
+
+/// git opens these files to learn what to ignore and how to read the others, and waits for ever
+/// where one is a pipe that nobody writes to.
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_that_git_reads_holds_nobody_up() {
+    for (place, ignored) in [("sub/.gitignore", ""), ("sub/.gitattributes", ".gitattributes")] {
+        let bench = Bench::new(&[("a.txt", "one"), (".gitignore", ignored)]);
+        let (mirror, copy) = bench.copy().await;
+        pipe(&copy.dir().join(place));
+        let patience = std::time::Duration::from_secs(30);
+        let refused = tokio::time::timeout(patience, snapshot(&mirror, &copy)).await;
+        let (why, path) = (RepoProblem::SpecialFile, place.to_owned());
+        assert_eq!(refused.expect("git waits"), Snapshot::Refused { why, path });
+    }
+}
+
+/// More than is looked at: what comes after may be anything.
+#[tokio::test]
+async fn a_crowd_of_ignored_pipes_hides_nothing() {
+    let bench = Bench::new(&[("a.txt", "one"), (".gitignore", "heap/\n")]);
+    let (mirror, copy) = bench.copy().await;
+    for n in 0..10_000 {
+        pipe(&copy.dir().join(format!("heap/{n}")));
+    }
+    let refused = snapshot(&mirror, &copy).await;
+    assert!(
+        matches!(refused, Snapshot::Refused { why: RepoProblem::SpecialFile, .. }),
+        "{refused:?}"
+    );
+}
+
+/// A person's home can be a repository, and a lane may have made one of relay's. Its settings
+/// would lead a question about the remote, and the token with it, elsewhere.
+#[tokio::test]
+async fn a_repository_around_relays_own_folders_has_no_say() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let elsewhere = bench.root.path().join("elsewhere.git");
+    git(bench.root.path(), &["clone", "-q", "--bare", "shop.git", "elsewhere.git"]);
+    git(&elsewhere, &["branch", "-m", "main", "theirs"]);
+    let rewrite = format!("url.{}.insteadOf", elsewhere.display());
+    let mirror = bench.mirror().await;
+    for around in [bench.root.path().to_owned(), bench.cache().join(".home")] {
+        git(&around, &["init", "-q", "."]);
+        git(&around, &["config", &rewrite, bench.origin.bare.to_str().unwrap()]);
+        assert_eq!(mirror.remote_head().await.unwrap(), "main", "{}", around.display());
+        let plain = git(&around, &["ls-remote", "--symref", &bench.local().url, "HEAD"]);
+        assert!(plain.contains("theirs"), "plain git is led away: {plain}");
+    }
+}
+
+/// Such folders also killed a worker that removed them by a function that calls itself.
+#[tokio::test]
+async fn folders_deeper_than_any_path_are_refused_and_removed() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let (mirror, copy) = bench.copy().await;
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let (all, none) = (rustix::fs::Mode::RWXU, rustix::fs::Mode::empty());
+    let mut at = std::os::fd::OwnedFd::from(std::fs::File::open(copy.dir()).unwrap());
+    for _ in 0..2_500 {
+        rustix::fs::mkdirat(&at, "d", all).unwrap();
+        at = rustix::fs::openat(&at, "d", flags, none).unwrap();
+    }
+    let refused = snapshot(&mirror, &copy).await;
+    assert!(
+        matches!(refused, Snapshot::Refused { why: RepoProblem::SpecialFile, .. }),
+        "{refused:?}"
+    );
+    let dir = copy.dir().to_owned();
+    copy.remove().await.unwrap();
+    assert!(!dir.exists());
+}
