@@ -4,6 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::git::remove_tree;
 use crate::model::{RunId, TaskId};
 
 /// The home's folder of copies.
@@ -58,7 +59,7 @@ impl Copies {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        remove(&path)?;
+        remove_tree(&path)?;
         Ok(CopyDir { path, lock_path, _lock: lock })
     }
 
@@ -67,15 +68,20 @@ impl Copies {
     pub fn sweep(&self) {
         let Ok(entries) = std::fs::read_dir(&self.root) else { return };
         for entry in entries.flatten() {
-            let lock_path = entry.path();
-            if lock_path.extension().is_none_or(|e| e != "lock") {
+            let (lock_path, name) = (entry.path(), entry.file_name());
+            // Only what a copy can be called: `...lock` would be the lock of the folder above. And
+            // only a file: a pipe of that name would be waited for.
+            let copy = name.to_str().and_then(|n| n.strip_suffix(".lock"));
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            let Some(copy) = copy.filter(|n| is_file && n.contains('_') && !n.starts_with('.'))
+            else {
                 continue;
-            }
+            };
             let Ok(lock) = File::open(&lock_path) else { continue };
             if lock.try_lock().is_err() {
                 continue;
             }
-            let copy = lock_path.with_extension("");
+            let copy = self.root.join(copy);
             if let Err(error) = remove_all(&copy) {
                 tracing::warn!(path = %copy.display(), %error, "a left-over copy stays");
                 continue;
@@ -101,7 +107,7 @@ impl CopyDir {
 /// The copy and what the worker keeps beside it (its index, its objects): everything whose name
 /// begins with the copy's name and a dot, but the lock.
 fn remove_all(copy: &Path) -> io::Result<()> {
-    remove(copy)?;
+    remove_tree(copy)?;
     let (Some(parent), Some(name)) = (copy.parent(), copy.file_name().and_then(|n| n.to_str()))
     else {
         return Ok(());
@@ -111,34 +117,7 @@ fn remove_all(copy: &Path) -> io::Result<()> {
         let file = entry.file_name();
         let Some(file) = file.to_str() else { continue };
         if file.starts_with(&beside) && !file.ends_with(".lock") {
-            remove(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes a file or a folder; a lane may have taken the write bit off folders of its copy.
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-        Ok(meta) if !meta.is_dir() => return std::fs::remove_file(path),
-        Ok(_) => {}
-    }
-    if std::fs::remove_dir_all(path).is_ok() {
-        return Ok(());
-    }
-    open_folders(path)?;
-    std::fs::remove_dir_all(path)
-}
-
-/// Gives the owner every right on `folder` and the folders in it, following no link.
-fn open_folders(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
-    for entry in std::fs::read_dir(folder)?.flatten() {
-        if entry.file_type().is_ok_and(|t| t.is_dir()) {
-            open_folders(&entry.path())?;
+            remove_tree(&entry.path())?;
         }
     }
     Ok(())
@@ -169,6 +148,29 @@ mod tests {
         assert!(copies.take(&task, &run).is_err(), "a living copy was taken twice");
         copy.close(false).unwrap();
         assert_eq!(std::fs::read_dir(copies.root()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_the_locks_of_copies_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let copies = Copies::open(dir.path().join("work")).unwrap();
+        std::fs::write(dir.path().join("relay.db"), "").unwrap();
+        let living = copies.take(&ids().0, &ids().1).unwrap();
+        std::fs::create_dir(&living.path).unwrap();
+        for planted in ["...lock", "..lock", ".lock"] {
+            std::fs::write(copies.root().join(planted), "").unwrap();
+        }
+        let pipe = copies.root().join("a_b_1_x.lock");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let (done, told) = std::sync::mpsc::channel();
+        let sweeping = copies.clone();
+        std::thread::spawn(move || {
+            sweeping.sweep();
+            let _ = done.send(());
+        });
+        told.recv_timeout(std::time::Duration::from_secs(20)).expect("the sweep ends");
+        assert!(dir.path().join("relay.db").exists() && living.path.exists());
     }
 
     #[test]

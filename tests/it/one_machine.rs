@@ -89,6 +89,36 @@ fn a_lane_that_changes_nothing_is_a_failed_run_with_its_summary() {
     assert_eq!(detail["runs"][0]["summary"], "All is well already.");
 }
 
+/// The token is not the lane's to know. One that has it all the same, and writes it so that no
+/// line shows it, tells it to nobody.
+#[test]
+fn a_token_in_escapes_is_in_no_answer_and_no_file() {
+    let mut house = House::new();
+    house.set("RELAY_GITHUB_TOKEN", "ghp_canary0123456789").set("RELAY_DEBUG", "1");
+    house.process_lane("tell", EDIT, r#"{"reply":"It is \u0067hp_canary0123456789."}"#);
+    let slug = house.link();
+    let task = house.task(&slug, "process:tell", "Tell");
+    let worker = drain(&house, "process:tell");
+    let detail = get(&house, &task);
+    assert_eq!(detail["runs"][0]["summary"], "It is [redacted].");
+    let log = house.relay(&["task", "log", &task]);
+    let told = format!("{detail} {} {} {}", worker.out, worker.err, log.out);
+    assert!(!told.contains("canary"), "{told}");
+    let mut folders = vec![house.home.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                let bytes = std::fs::read(entry.path()).unwrap();
+                let found = bytes.windows(6).any(|word| word == b"canary");
+                assert!(!found, "{}", entry.path().display());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_lane_may_skip() {
     let house = House::new();

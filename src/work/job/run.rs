@@ -1,5 +1,7 @@
 //! The first half of a job: from a fresh copy to one commit of what the lane left in it.
 
+use relay_lanes::Verdict;
+
 use super::effects::{Committed, Done};
 use super::publish::push_words;
 use super::{Job, Report, Stop};
@@ -9,7 +11,7 @@ use crate::git::{
 };
 use crate::model::run::UsageText;
 use crate::model::{Effect, Epoch, ForgeProblem, StopReason, Usage};
-use crate::process::{EndedBy, run_lane};
+use crate::process::{EndedBy, Redactor, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
 use crate::work::observer::Step;
@@ -215,7 +217,7 @@ impl Job {
                 )),
                 Snapshot::Refused { why, path } => Err(Stop::new(
                     StopReason::RepoUnusable { why },
-                    format!("what the lane left cannot be committed: {path}"),
+                    format!("what the lane left cannot be committed: {}", start_of(&path)),
                 )),
             }
         };
@@ -264,14 +266,24 @@ impl Job {
             .await
             .map_err(|error| Stop::new(StopReason::Crashed, error.to_string()))?;
         let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
-        let verdict = reader.end(&relay_lanes::Exit {
+        let mut verdict = reader.end(&relay_lanes::Exit {
             code: end.code,
             signal: end.signal,
             stderr: &stderr,
             now_ms: self.shared.clock.now().0,
             over_limit: end.ended_by == EndedBy::OutputLimit,
         });
+        redact(&mut verdict, &redactor);
         Ok(judge(&end, verdict, &self.signal, self.shared.clock.now()))
+    }
+}
+
+/// What was read out of a lane's JSON is looked at once more: it may have been written with
+/// escapes that the line did not show.
+fn redact(verdict: &mut Verdict, redactor: &Redactor) {
+    let Verdict { summary, error, hint, note, usage, .. } = verdict;
+    for text in [summary, error, hint, note, &mut usage.model].into_iter().flatten() {
+        *text = redactor.text(text);
     }
 }
 
@@ -288,6 +300,15 @@ fn lane_note(result: &LaneResult) -> String {
 /// What a git error means for the task.
 pub(super) fn git_stop(error: GitError) -> Stop {
     Stop::new(StopReason::RepoUnusable { why: error.problem() }, error.to_string())
+}
+
+/// A path of a lane's may be as long as paths get.
+fn start_of(path: &str) -> String {
+    let mut start: String = path.chars().take(200).collect();
+    if start.len() < path.len() {
+        start.push('…');
+    }
+    start
 }
 
 /// A commit's id as people read it.
