@@ -186,8 +186,9 @@ fn one_line(text: &str) -> String {
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A lane's summary as text that does nothing: visible characters, no mention, no reference,
-/// no HTML comment, cut to a length.
+/// A lane's summary as text that does nothing: visible characters, no mention, no reference, no
+/// HTML (a comment hides, `</blockquote>` ends the quotation), no character written as an entity
+/// (`&#64;` is an `@`), cut to a length.
 fn plain(text: &str) -> String {
     let visible: String = text
         .replace("\r\n", "\n")
@@ -195,7 +196,7 @@ fn plain(text: &str) -> String {
         .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })
         .filter(|c| !hidden(*c))
         .collect();
-    let visible = cut(visible.trim(), SUMMARY_LIMIT).replace("<!--", "<! --");
+    let visible = cut(visible.trim(), SUMMARY_LIMIT);
     let chars: Vec<char> = visible.chars().collect();
     let mut out = String::with_capacity(visible.len() + 16);
     for (i, &c) in chars.iter().enumerate() {
@@ -209,13 +210,16 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Whether what stands before `next` would make a mention or an issue reference of it.
+/// Whether what stands before `next` would make a mention, an issue reference, a tag or an entity
+/// of it.
 fn breaks_after(so_far: &str, before: Option<char>, c: char, next: Option<char>) -> bool {
     let Some(next) = next else { return false };
     match c {
         // An address (`a@b`) is no mention.
         '@' => next.is_alphanumeric() && !before.is_some_and(char::is_alphanumeric),
         '#' => next.is_ascii_digit(),
+        '<' => next.is_ascii_alphabetic() || "/!?".contains(next),
+        '&' => next.is_ascii_alphabetic() || next == '#',
         '-' => next.is_ascii_digit() && ends_with_word(so_far, "gh-"),
         '/' => {
             next.is_ascii_digit()
@@ -417,6 +421,19 @@ mod tests {
             assert_eq!(shown.matches("<!--").count(), 1, "{shown}");
             assert!(!shown.contains(&forged));
         }
+    }
+
+    /// A forge reads mentions and references off the page, where `&#64;` is an `@` again, and a
+    /// tag that ends the quotation lets what follows look like relay's own words.
+    #[test]
+    fn a_summary_has_no_tag_and_no_entity() {
+        let text =
+            "&#64;boss &commat;boss @&#98;oss &#35;9 </blockquote> <details> <!doctype> <?x a<b";
+        let shown = comment(Some(text), None);
+        for bad in ["&#", "&c", "</", "<d", "<!d", "<?", "a<b"] {
+            assert!(!shown.contains(bad), "{bad} in {shown}");
+        }
+        assert!(comment(Some("a < b && c"), None).contains("a < b && c"));
     }
 
     #[test]
