@@ -4,6 +4,8 @@
 //! Its sandbox wraps the commands of the agent, not its own file tools, so each hidden path is
 //! denied twice. What the numbers and switches do was measured with the program, 2.1.332.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -19,6 +21,9 @@ pub struct ClaudeSettings<'a> {
     pub relay_home: &'a Path,
     /// The lane's copy of the repository.
     pub workdir: &'a Path,
+    /// Where the environment says that logins are kept instead of their usual places, as
+    /// [`moved_logins`] found them.
+    pub moved: &'a [PathBuf],
     /// Hosts beside the usual ones, as [`crate::parse_domains`] read them.
     pub extra_domains: &'a [String],
     /// Whether commands run in the sandbox. `false` leaves the rules for the file tools.
@@ -80,14 +85,16 @@ const HIDDEN: &[&str] = &[
     ".password-store",
     ".bash_history",
     ".zsh_history",
+    ".cargo/credentials",
     ".cargo/credentials.toml",
     ".gem/credentials",
     ".terraform.d",
     ".config/containers",
     ".config/gcloud",
     ".config/gh",
-    ".config/git/credentials",
+    ".config/git",
     ".config/glab-cli",
+    ".config/hub",
     ".config/op",
     ".config/rclone",
     ".config/relay",
@@ -95,6 +102,37 @@ const HIDDEN: &[&str] = &[
     ".local/share/keyrings",
     "Library/Keychains",
     "Library/LaunchAgents",
+];
+
+/// Variables that name another place for something of [`HIDDEN`], and what of that place is hidden.
+const MOVING: &[(&str, &str)] = &[
+    ("CLAUDE_CONFIG_DIR", ""),
+    ("CODEX_HOME", ""),
+    ("GROK_HOME", ""),
+    ("GH_CONFIG_DIR", ""),
+    ("GNUPGHOME", ""),
+    ("AWS_CONFIG_FILE", ""),
+    ("AWS_SHARED_CREDENTIALS_FILE", ""),
+    ("AZURE_CONFIG_DIR", ""),
+    ("CLOUDSDK_CONFIG", ""),
+    ("GOOGLE_APPLICATION_CREDENTIALS", ""),
+    ("DOCKER_CONFIG", ""),
+    ("KUBECONFIG", ""),
+    ("GIT_CONFIG_GLOBAL", ""),
+    ("NPM_CONFIG_USERCONFIG", ""),
+    ("NETRC", ""),
+    ("PGPASSFILE", ""),
+    ("CARGO_HOME", "credentials"),
+    ("CARGO_HOME", "credentials.toml"),
+    ("XDG_CONFIG_HOME", "containers"),
+    ("XDG_CONFIG_HOME", "gcloud"),
+    ("XDG_CONFIG_HOME", "gh"),
+    ("XDG_CONFIG_HOME", "git"),
+    ("XDG_CONFIG_HOME", "glab-cli"),
+    ("XDG_CONFIG_HOME", "hub"),
+    ("XDG_CONFIG_HOME", "rclone"),
+    ("XDG_CONFIG_HOME", "systemd"),
+    ("XDG_DATA_HOME", "keyrings"),
 ];
 
 /// What stands in relay's own folder. The file tools are kept off each by name, because a rule
@@ -148,6 +186,18 @@ pub fn claude_settings(settings: &ClaudeSettings<'_>) -> Value {
     document
 }
 
+/// Where `environment` says that logins are kept. A relative path says nothing.
+#[must_use]
+pub fn moved_logins(environment: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
+    let mut moved = Vec::new();
+    for (name, part) in MOVING {
+        let Some(value) = environment.get(OsStr::new(name)) else { continue };
+        let paths = std::env::split_paths(value).filter(|path| path.is_absolute());
+        moved.extend(paths.map(|path| if part.is_empty() { path } else { path.join(part) }));
+    }
+    moved
+}
+
 fn permissions(settings: &ClaudeSettings<'_>) -> Value {
     let deny: Vec<String> = tool_denied(settings)
         .iter()
@@ -199,8 +249,13 @@ fn sandbox(settings: &ClaudeSettings<'_>) -> Value {
 /// What commands cannot read; the copy inside it is given back by `allowRead`.
 fn hidden(settings: &ClaudeSettings<'_>) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = HIDDEN.iter().map(|path| settings.home.join(path)).collect();
-    if !paths.contains(&settings.relay_home.to_owned()) {
-        paths.push(settings.relay_home.to_owned());
+    // `/`, the home itself or /dev/null is no place of logins, and nothing runs without it.
+    let is_place = |path: &&PathBuf| !settings.home.starts_with(path) && !path.starts_with("/dev");
+    let moved = settings.moved.iter().filter(is_place);
+    for path in std::iter::once(settings.relay_home).chain(moved.map(PathBuf::as_path)) {
+        if !paths.iter().any(|known| known == path) {
+            paths.push(path.to_owned());
+        }
     }
     paths
 }
@@ -224,6 +279,7 @@ mod tests {
             home: Path::new("/home/ada"),
             relay_home: Path::new(relay_home),
             workdir: Path::new(workdir),
+            moved: &[],
             extra_domains: &["host.example".to_owned()],
             sandbox: true,
         })
@@ -339,10 +395,41 @@ mod tests {
             home: Path::new("/home/ada"),
             relay_home: Path::new("/home/ada/.harness"),
             workdir: Path::new("/home/ada/.harness/work/x"),
+            moved: &[],
             extra_domains: &[],
             sandbox: false,
         });
         assert_eq!(document["sandbox"], Value::Null);
         assert_eq!(document["permissions"], usual()["permissions"]);
+    }
+
+    #[test]
+    fn a_login_is_hidden_where_the_environment_put_it() {
+        let moved = [
+            ("CLAUDE_CONFIG_DIR", "/srv/claude"),
+            ("XDG_CONFIG_HOME", "/srv/config"),
+            ("KUBECONFIG", "/srv/one:/srv/two"),
+            ("CODEX_HOME", "relative"),
+            ("GNUPGHOME", "/home"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ];
+        let environment = moved.iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let document = claude_settings(&ClaudeSettings {
+            home: Path::new("/home/ada"),
+            relay_home: Path::new("/home/ada/.harness"),
+            workdir: Path::new("/home/ada/.harness/work/x"),
+            moved: &moved_logins(&environment),
+            extra_domains: &[],
+            sandbox: true,
+        });
+        let hidden = list(&document, "/sandbox/filesystem/denyRead");
+        let denied = list(&document, "/permissions/deny");
+        for path in ["/srv/claude", "/srv/config/gh", "/srv/one", "/srv/two"] {
+            assert!(hidden.contains(&path), "{path}");
+            assert!(denied.contains(&&*format!("Read(/{path}/**)")), "{path}");
+        }
+        for path in ["/srv/config", "relative", "/home", "/dev/null"] {
+            assert!(!hidden.contains(&path), "{path}");
+        }
     }
 }

@@ -68,6 +68,10 @@ const REFUSED: &[(&str, Refused)] = &[
     ("GH_TOKEN", Refused::Forge),
     ("GITHUB_TOKEN", Refused::Forge),
     ("GITHUB_PAT", Refused::Forge),
+    ("GITHUB_APP_TOKEN", Refused::Forge),
+    ("GITHUB_APP_PRIVATE_KEY", Refused::Forge),
+    ("GITHUB_API_TOKEN", Refused::Forge),
+    ("GH_PAT", Refused::Forge),
     ("GH_ENTERPRISE_TOKEN", Refused::Forge),
     ("GITHUB_ENTERPRISE_TOKEN", Refused::Forge),
     ("GITLAB_TOKEN", Refused::Forge),
@@ -80,8 +84,6 @@ const REFUSED: &[(&str, Refused)] = &[
     ("SSH_AUTH_SOCK", Refused::Forge),
     ("PGPASSWORD", Refused::Database),
     ("PGPASSFILE", Refused::Database),
-    ("POSTGRES_PASSWORD", Refused::Database),
-    ("POSTGRES_URL", Refused::Database),
     ("MYSQL_PWD", Refused::Database),
 ];
 
@@ -92,9 +94,12 @@ const REFUSED_BEGINNINGS: &[(&str, Refused)] = &[
     // A header with a token can stand in git's configuration.
     ("GIT_CONFIG", Refused::Forge),
     ("S3_", Refused::ObjectStore),
+    // Hosts of Postgres set several: POSTGRES_URL, POSTGRES_PRISMA_URL, POSTGRES_PASSWORD.
+    ("POSTGRES_", Refused::Database),
 ];
 
-const REFUSED_ENDINGS: &[(&str, Refused)] = &[("DATABASE_URL", Refused::Database)];
+/// Anywhere in the name: TEST_DATABASE_URL, DATABASE_URL_UNPOOLED.
+const REFUSED_PARTS: &[(&str, Refused)] = &[("DATABASE_URL", Refused::Database)];
 
 /// Why a name never passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +139,8 @@ pub fn refused(name: &str) -> Option<Refused> {
     let name = name.to_ascii_uppercase();
     let exact = REFUSED.iter().find(|(refused, _)| name == *refused);
     let beginning = || REFUSED_BEGINNINGS.iter().find(|(start, _)| name.starts_with(start));
-    let ending = || REFUSED_ENDINGS.iter().find(|(end, _)| name.ends_with(end));
-    exact.or_else(beginning).or_else(ending).map(|(_, why)| *why)
+    let part = || REFUSED_PARTS.iter().find(|(part, _)| name.contains(part));
+    exact.or_else(beginning).or_else(part).map(|(_, why)| *why)
 }
 
 /// The environment of a lane, made from the worker's own. Names that are [`refused`] are left
@@ -299,6 +304,9 @@ no_proxy=no_proxy";
         assert_eq!(refused("gh_token"), Some(Refused::Forge));
         assert_eq!(refused("Relay_Token"), Some(Refused::Relay));
         assert_eq!(refused("MY_DATABASE_URL"), Some(Refused::Database));
+        assert_eq!(refused("DATABASE_URL_UNPOOLED"), Some(Refused::Database));
+        assert_eq!(refused("POSTGRES_PRISMA_URL"), Some(Refused::Database));
+        assert_eq!(refused("GITHUB_APP_TOKEN"), Some(Refused::Forge));
         assert_eq!(refused("S3_ACCESS_KEY_ID"), Some(Refused::ObjectStore));
         assert_eq!(refused("A=B"), Some(Refused::NoName));
         assert_eq!(refused(""), Some(Refused::NoName));

@@ -6,7 +6,7 @@ mod domains;
 mod env;
 mod wrap;
 
-pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings};
+pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings, moved_logins};
 pub use domains::{DomainError, domains, parse_domains};
 pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
 pub use wrap::{Confinement, Tools, choose, wrap};

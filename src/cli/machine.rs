@@ -47,8 +47,8 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
         parent_env: config.environment.clone(),
         pass_env: config.lane_env.clone(),
         extra_domains: config.lane_domains.clone(),
-        home: config.user_home.clone(),
-        relay_home: config.home.clone(),
+        home: without_links(&config.user_home),
+        relay_home: without_links(&config.home),
         stores: stores(context),
         secrets,
     }
@@ -63,8 +63,13 @@ fn stores(context: &Context) -> Vec<PathBuf> {
         .iter()
         .filter(of_this_system)
         .filter(|store| if store.contains("pnpm") { pnpm } else { npm })
-        .map(|store| context.config.user_home.join(store))
+        .map(|store| without_links(&context.config.user_home).join(store))
         .collect()
+}
+
+/// The folder itself: what is hidden from a lane by its name is hidden where it really is.
+fn without_links(folder: &Path) -> PathBuf {
+    std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
 /// How a lane is kept in its box here, found out by trying.

@@ -48,6 +48,7 @@ impl Lanes {
             home: &self.home,
             relay_home: &self.relay_home,
             workdir,
+            moved: &relay_sandbox::moved_logins(&self.parent_env),
             extra_domains: &self.extra_domains,
             sandbox: self.sandbox,
         })

@@ -137,6 +137,7 @@ impl Machine {
             home: &self.home,
             relay_home: &self.home.join(".harness"),
             workdir: &self.copy,
+            moved: &[],
             extra_domains: &[],
             sandbox: true,
         });
