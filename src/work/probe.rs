@@ -8,7 +8,7 @@ use relay_lanes::{Login, claude};
 
 use super::lane::{Lanes, process_config, process_lanes};
 use crate::model::LaneName;
-use crate::process::{Limits, Program, run};
+use crate::process::{Limits, Program, check_executable, run};
 use serde::Serialize;
 
 /// A probe asks a program on this disk; one that takes longer is stuck.
@@ -71,7 +71,13 @@ async fn claude_status(lanes: &Lanes) -> LaneStatus {
 
 fn process_status(lane: LaneName, path: &Path) -> LaneStatus {
     let (served, program, detail, hint) = match process_config(path) {
-        Ok(config) => (true, Some(config.command), path.display().to_string(), None),
+        Ok(config) => match check_executable(&config.command) {
+            Ok(()) => (true, Some(config.command), path.display().to_string(), None),
+            Err(error) => {
+                let hint = format!("chmod +x it, or mend {}", path.display());
+                (false, Some(config.command), error.to_string(), Some(hint))
+            }
+        },
         Err(error) => (false, None, error, Some(format!("mend {}", path.display()))),
     };
     LaneStatus { lane, served, program, version: None, model: None, detail, hint }

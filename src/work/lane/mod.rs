@@ -127,7 +127,7 @@ impl Lanes {
         let Described { program, invocation, env, cwd, reader } = lane;
         // Behind the wall a program that is not there looks like one that failed.
         check_executable(program).map_err(|error| {
-            Stop::new(StopReason::VendorError, format!("{error} (hint: `relay doctor`)"))
+            Stop::new(StopReason::VendorError, format!("{error} (hint: `relay lane ls`)"))
         })?;
         let (path, args) = wrap(wall, program, &invocation.args);
         Ok(Prepared {
