@@ -1,6 +1,6 @@
 //! relay turns a labelled issue into a pull request, on machines people own, with the coding
 //! agents they already pay for. Each module is a room; docs/ARCHITECTURE.md is the map, and
-//! `tests/it/tidy.rs` holds the arrows between them.
+//! `tests/it/tidy/` holds the arrows between them.
 
 pub mod api;
 pub mod cli;

@@ -60,8 +60,8 @@ fn refused(why: &str) -> Verdict {
     Verdict {
         error: Some(format!("the program broke its contract: {why}")),
         hint: Some(
-            "the program must print one JSON line on standard output and exit with 0; see the \
-             process lane's page"
+            "the program must print one JSON line on standard output and exit with 0; see \
+             docs/LANES.md"
                 .to_owned(),
         ),
         ..Verdict::new(Reason::ProtocolViolation)
