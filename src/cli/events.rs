@@ -20,7 +20,7 @@ const PAGE: u32 = 1_000;
 /// Options of `relay events`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Only those of this task: owner/repo#12
+    /// Only those of this task: 'owner/repo#12'
     #[arg(long)]
     task: Option<TaskId>,
     /// Only those after this number (the first column)

@@ -81,6 +81,12 @@ async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
         }
     }
     context.output.text(&table.show(context.output))?;
+    if lanes.iter().all(|lane| lane.lane.process_name().is_none()) {
+        context.output.note(format!(
+            "a lane of your own is a file in {}: docs/LANES.md shows how",
+            context.config.lanes_folder().display()
+        ));
+    }
     Ok(Exit::Ok)
 }
 

@@ -47,8 +47,9 @@ impl Options {
             context.output.json(&project)?;
         } else {
             context.output.line(project.slug.to_string())?;
+            let lane = context.config.program("claude").map_or("process:NAME", |_| "claude");
             context.output.note(format!(
-                "next: relay task create --repo {} --lane claude --title \"…\"",
+                "next: relay task create --repo {} --lane {lane} --title \"…\"",
                 project.slug
             ));
         }

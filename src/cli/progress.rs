@@ -51,7 +51,9 @@ impl Progress {
 
     /// One line, above the spinners.
     pub fn line(&self, text: &str) {
-        if self.terminal {
+        // A line that the bars print leaves the cursor behind it, so they do it only where one spins.
+        let spins = !self.spinners.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if self.terminal && spins {
             // Hidden bars print nothing by themselves; then the line goes the plain way.
             if self.bars.println(text).is_ok() && !self.bars.is_hidden() {
                 return;

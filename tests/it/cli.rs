@@ -8,9 +8,11 @@ use std::process::{Command, Stdio};
 
 use insta::assert_snapshot;
 use relay::api::{EventsAnswer, TaskDetail, Tasks};
-use relay::model::{Project, Task, WaitReason};
+use relay::model::{Project, Task, TaskState, WaitReason};
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
+
+use crate::support::full::skip;
 
 /// A machine with nothing on it: an empty home and no settings.
 struct Machine {
@@ -192,7 +194,7 @@ fn a_lane_nobody_can_serve_is_refused_where_it_is_typed() {
     exit 3
     --- stderr
     error: there is no lane `process:edit`: $HOME/.harness/lanes/edit.json: No such file or directory (os error 2)
-    hint: relay lane ls
+    hint: that file names the lane's program; docs/LANES.md shows how to write one
     ");
     let lanes = machine.home().join(".harness/lanes");
     std::fs::create_dir_all(&lanes).unwrap();
@@ -201,8 +203,14 @@ fn a_lane_nobody_can_serve_is_refused_where_it_is_typed() {
     exit 2
     --- stderr
     error: the lane `process:edit`: $HOME/.harness/lanes/edit.json: `command` is not an absolute path: `relative`
-    hint: {"command": "/absolute/program", "args": [], "env": []} is a whole one
+    hint: {"command": "/absolute/program"} is enough; the rest is in docs/LANES.md
     "#);
+    assert_snapshot!(create("edit"), @"
+    exit 3
+    --- stderr
+    error: there is no lane `edit`
+    hint: --lane process:edit
+    ");
 }
 
 #[test]
@@ -241,12 +249,14 @@ fn a_task_from_its_making_to_its_end_with_nobody_working() {
     --- stdout
     local/shop
     --- stderr
-    next: relay task create --repo local/shop --lane claude --title "…"
+    next: relay task create --repo local/shop --lane process:NAME --title "…"
     "#);
     assert_snapshot!(machine.run(&["task", "create", "--repo", "local/shop", "--lane", "process:edit", "--title", "Say hello"]), @"
     exit 0
     --- stdout
     local/shop#1
+    --- stderr
+    next: relay work
     ");
     assert_snapshot!(machine.run_timed(&["task", "ls"]), @"
     exit 0
@@ -452,6 +462,46 @@ field() { printf '%s' "$line" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
 [ "$(field title)" != edit ] || echo hello > "$(field workdir)/HELLO"
 printf '{"schemaVersion":1,"jobKey":"%s","result":{"reply":"said hello"}}\n' "$(field jobKey)""#;
 
+/// The examples of docs/LANES.md are lanes as they stand there.
+#[test]
+fn the_lanes_of_the_page_do_their_tasks() {
+    let page = include_str!("../../docs/LANES.md");
+    let machine = Machine::new();
+    machine.repository("shop");
+    machine.run(&["link", "shop.git"]);
+    let work = |lane: &str, interpreter: &str| -> Task {
+        let (_, rest) = page.split_once(&format!("{interpreter}\n")).unwrap();
+        machine.program(lane, rest.split_once("```").unwrap().0);
+        let path = machine.home().join("bin").join(lane);
+        let script = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, script.replacen("#!/bin/sh", interpreter, 1)).unwrap();
+        machine.process_lane(lane);
+        let config = format!("{{\"command\": \"{}\"}}", path.display());
+        std::fs::write(machine.home().join(format!(".harness/lanes/{lane}.json")), config).unwrap();
+        let (lane, title) = (format!("process:{lane}"), ["--title", "A \"title\"", "--json"]);
+        let create = ["task", "create", "--repo", "local/shop", "--lane", &lane];
+        let task: Task = machine.json(&[&create[..], &title].concat());
+        machine.run(&["work", "--once"]);
+        machine.json::<TaskDetail>(&["task", "get", task.id.to_string().as_str(), "--json"]).task
+    };
+    let clean = work("shell", "#!/bin/sh");
+    assert_eq!((clean.state, clean.message), (TaskState::Done, None));
+    std::fs::write(machine.home().join("source/README.md"), "# shop  \n").unwrap();
+    let commit =
+        ["-c", "user.name=Ada", "-c", "user.email=a@b.invalid", "commit", "-qam", "blanks"];
+    machine.git(&[&["-C", "source"], &commit[..]].concat());
+    machine.git(&["-C", "source", "push", "-q", "../shop.git", "main"]);
+    let tidied = work("shell", "#!/bin/sh");
+    assert_eq!(tidied.state, TaskState::Review, "{tidied:?}");
+    assert!(tidied.message.is_some_and(|text| text.starts_with("Took the blanks off")));
+    if !["/usr/bin/python3", "/bin/python3"].iter().any(|python| Path::new(python).exists()) {
+        return skip("the example in Python needs python3");
+    }
+    let noted = work("python", "#!/usr/bin/env python3");
+    assert_eq!(noted.state, TaskState::Review, "{noted:?}");
+    assert_eq!(noted.message.as_deref(), Some("Wrote notes/3.md."));
+}
+
 /// The programs that doctor tries are what stands on PATH; each refusal shows what was said and
 /// what mends it.
 #[test]
@@ -499,6 +549,7 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     machine.process_lane("edit");
     let lanes = machine.home().join(".harness/lanes");
     std::fs::write(lanes.join("torn.json"), "{").unwrap();
+    std::fs::write(lanes.join("gone.json"), "{\"command\": \"/nowhere/lane\"}").unwrap();
     assert_snapshot!(machine.run(&["lane", "ls"]), @"
     exit 0
     --- stdout
@@ -506,6 +557,8 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     claude        no               opus   the program `claude` is not on PATH
                                           → npm install -g @anthropic-ai/claude-code
     process:edit  yes                     $HOME/.harness/lanes/edit.json
+    process:gone  no                      no program at /nowhere/lane
+                                          → chmod +x it, or mend $HOME/.harness/lanes/gone.json
     process:torn  no                      $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
                                           → mend $HOME/.harness/lanes/torn.json
     ");

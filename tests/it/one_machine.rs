@@ -198,7 +198,7 @@ fn a_machine_without_lanes_says_so() {
     let ran = house.relay(&["work", "--once"]);
     assert_ne!(ran.code, 0);
     assert!(
-        ran.err.contains("no lanes to serve") && ran.err.contains("relay doctor"),
+        ran.err.contains("no lanes to serve") && ran.err.contains("relay lane ls"),
         "{}",
         ran.err
     );
@@ -292,7 +292,7 @@ fn the_first_signal_drains_and_the_second_stops_and_says_so() {
     let mut worker = house.work(&["--name", "w", "--lanes", "process:wait"]);
     worker.until("the lane", || begun.exists());
     worker.signal(Signal::TERM);
-    worker.until("the drain", || worker.said().contains("drain"));
+    worker.until("the drain", || worker.said().contains("running jobs finish"));
     std::fs::write(&go, "").unwrap();
     assert_eq!(worker.ended(), 0, "{}", worker.said());
     assert_eq!(house.state(&task), "review");
@@ -303,7 +303,7 @@ fn the_first_signal_drains_and_the_second_stops_and_says_so() {
     let mut worker = house.work(&["--name", "w", "--lanes", "process:wait"]);
     worker.until("the lane", || begun.exists());
     worker.signal(Signal::TERM);
-    worker.until("the drain", || worker.said().contains("drain"));
+    worker.until("the drain", || worker.said().contains("running jobs finish"));
     worker.signal(Signal::TERM);
     worker.ended();
     let detail = get(&house, &task);

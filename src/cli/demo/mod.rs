@@ -32,7 +32,7 @@ pub struct Options {
     /// Who does the work: a small scripted program, or the real claude with your login
     #[arg(long, value_enum, default_value_t = Who::Scripted)]
     lane: Who,
-    /// Make the scratch folder here instead of in the temporary folder
+    /// Make the scratch folder in this folder instead of in the temporary one
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }

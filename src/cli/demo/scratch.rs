@@ -32,7 +32,7 @@ impl Scratch {
         let mut named = tempfile::Builder::new();
         named.prefix("relay-demo-");
         let root = match folder {
-            Some(folder) => named.tempdir_in(folder),
+            Some(folder) => std::fs::create_dir_all(folder).and_then(|()| named.tempdir_in(folder)),
             None => named.tempdir(),
         }
         .context("the scratch folder cannot be made")?

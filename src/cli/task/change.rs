@@ -10,7 +10,7 @@ use crate::model::TaskId;
 /// Options of each of the three.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The task, as `relay task ls` prints it: owner/repo#12
+    /// The task, as `relay task ls` prints it: 'owner/repo#12'
     id: TaskId,
     /// Print the task as JSON
     #[arg(long)]

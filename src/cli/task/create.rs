@@ -51,6 +51,7 @@ impl Options {
             asked_by: context.config.user.clone(),
         };
         let site = context.site().await?;
+        let nobody_works = site.is_for_a_moment();
         let answer = site.create_task(&request).await;
         site.close().await;
         let task = answer?;
@@ -58,6 +59,9 @@ impl Options {
             context.output.json(&task)?;
         } else {
             context.output.line(task.id.to_string())?;
+            if nobody_works {
+                context.output.note("next: relay work");
+            }
         }
         Ok(Exit::Ok)
     }
@@ -67,7 +71,7 @@ impl Options {
 /// the person still looks.
 fn check_lane(context: &Context, lane: &LaneName) -> Result<(), Failure> {
     let Some(name) = lane.process_name() else {
-        return if lane.as_str() == "claude" { Ok(()) } else { Err(unknown_lane(lane)) };
+        return if lane.as_str() == "claude" { Ok(()) } else { Err(unknown_lane(context, lane)) };
     };
     // A site elsewhere has workers elsewhere, whose lanes are configured there.
     if context.config.site.is_some() {
@@ -76,15 +80,20 @@ fn check_lane(context: &Context, lane: &LaneName) -> Result<(), Failure> {
     let path = context.config.lanes_folder().join(format!("{name}.json"));
     let bytes = std::fs::read(&path).map_err(|error| {
         let message = format!("there is no lane `{lane}`: {}: {error}", path.display());
-        Failure::new(Exit::NotFound, message).hint("relay lane ls")
+        Failure::new(Exit::NotFound, message)
+            .hint("that file names the lane's program; docs/LANES.md shows how to write one")
     })?;
     relay_lanes::process::parse_config(&bytes).map(drop).map_err(|error| {
         Failure::new(Exit::Usage, format!("the lane `{lane}`: {}: {error}", path.display()))
-            .hint("{\"command\": \"/absolute/program\", \"args\": [], \"env\": []} is a whole one")
+            .hint("{\"command\": \"/absolute/program\"} is enough; the rest is in docs/LANES.md")
     })
 }
 
-fn unknown_lane(lane: &LaneName) -> Failure {
-    Failure::new(Exit::NotFound, format!("there is no lane `{lane}`"))
-        .hint("relay lane ls (this version has `claude` and `process:NAME`)")
+fn unknown_lane(context: &Context, lane: &LaneName) -> Failure {
+    let meant = context.config.lanes_folder().join(format!("{lane}.json")).exists();
+    Failure::new(Exit::NotFound, format!("there is no lane `{lane}`")).hint(if meant {
+        format!("--lane process:{lane}")
+    } else {
+        "relay lane ls (this version has `claude` and `process:NAME`)".to_owned()
+    })
 }

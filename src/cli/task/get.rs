@@ -14,7 +14,7 @@ use crate::model::{Outcome, Run, TaskId, TaskState, Timestamp};
 /// Options of `relay task get`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The task, as `relay task ls` prints it: owner/repo#12
+    /// The task, as `relay task ls` prints it: 'owner/repo#12'
     id: TaskId,
     /// Print everything as JSON
     #[arg(long)]

@@ -23,7 +23,7 @@ const PATIENCE: u32 = 10;
 /// Options of `relay task log`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The task, as `relay task ls` prints it: owner/repo#12
+    /// The task, as `relay task ls` prints it: 'owner/repo#12'
     id: TaskId,
     /// Go on until the run ends; exits with 8 when it failed
     #[arg(long, short)]
@@ -66,6 +66,8 @@ impl Options {
             if self.is_over(&answer, quiet) {
                 if answer.run.is_none() {
                     context.output.note(format!("{} has not run: it is {}", self.id, answer.state));
+                } else if self.follow {
+                    context.output.note(format!("{} is {}", self.id, answer.state));
                 }
                 return finish(site, Ok(self.exit(answer.state))).await;
             }

@@ -41,7 +41,7 @@ pub struct WorkOptions {
     /// The lanes to serve, whatever the logins say
     #[arg(long, value_name = "LANE,…", value_delimiter = ',')]
     lanes: Vec<LaneName>,
-    /// Capabilities to advertise
+    /// What this machine has (gpu, xcode), for tasks whose preferences ask for it
     #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
     labels: Vec<Label>,
     /// What this worker is called (default: this machine's name)
@@ -50,10 +50,10 @@ pub struct WorkOptions {
     /// The time limit of a run, in minutes
     #[arg(long, value_name = "MINUTES", default_value = "60", value_parser = minutes)]
     max_minutes: Duration,
-    /// The first wait between two looks at a site that cannot hold the doorbell, in seconds
+    /// The first wait between two looks for work at a site that cannot call this worker, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
     interval: Duration,
-    /// The longest wait, and how long the doorbell is held, in seconds (default: 300, or
+    /// The longest wait for a call or between two looks, in seconds (default: 300, or
     /// RELAY_WORK_MAX_INTERVAL)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     max_interval: Option<Duration>,

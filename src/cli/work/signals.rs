@@ -19,7 +19,8 @@ pub(super) fn listen(shutdown: Shutdown, progress: Arc<Progress>) -> io::Result<
     };
     tokio::spawn(async move {
         signals.next().await;
-        progress.line("draining: running jobs finish; a second signal stops them");
+        progress
+            .line("ending: nothing new is taken, running jobs finish; a second Ctrl-C stops them");
         shutdown.drain.cancel();
         signals.next().await;
         progress.line("stopping: running jobs are stopped and queued again");

@@ -175,7 +175,7 @@ fn default_name(host: &str) -> anyhow::Result<WorkerName> {
 
 fn work_failure_no_lanes() -> anyhow::Error {
     Failure::new(Exit::NotReady, WorkError::NoLanes.to_string())
-        .hint("`relay doctor` shows which login is missing; `relay work --lanes LANE` forces one")
+        .hint("`relay lane ls` shows what each lane lacks; `relay work --lanes LANE` serves it all the same")
         .into()
 }
 

@@ -76,7 +76,7 @@ impl Status {
 }
 
 fn forges(forges: &[ForgeStatus], now: Timestamp, output: Output) -> String {
-    let mut table = Table::new(["PROJECT", "ASKED", ""]);
+    let mut table = Table::new(["PROJECT", "LOOKED AT", ""]);
     for forge in forges {
         let asked = forge.polled_at.map_or_else(|| "not yet".to_owned(), |at| ago(now, at));
         let mut news = forge.error.as_deref().map(one_line).unwrap_or_default();
