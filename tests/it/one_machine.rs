@@ -313,6 +313,27 @@ fn the_first_signal_drains_and_the_second_stops_and_says_so() {
 }
 
 #[test]
+fn a_worker_whose_site_is_gone_for_good_still_ends_at_the_second_signal() {
+    let mut house = House::new();
+    let begun = house.dir.path().join("begun");
+    house.process_lane("wait", &format!("touch {}; sleep 300", begun.display()), DONE);
+    house.process_lane("other", ":", DONE);
+    let slug = house.link();
+    let mut owner = house.work(&["--name", "owner", "--lanes", "process:other"]);
+    house.set("RELAY_SITE", &format!("unix:{}", house.home.join("relay.sock").display()));
+    let name = format!("guest-{}", std::process::id());
+    let guest = house.work(&["--name", &name, "--lanes", "process:wait"]);
+    house.task(&slug, "process:wait", "x");
+    guest.until("the lane", || begun.exists());
+    owner.signal(Signal::KILL);
+    owner.ended();
+    guest.signal(Signal::TERM);
+    guest.until("the drain", || guest.said().contains("drain"));
+    guest.signal(Signal::TERM);
+    guest.until("its end", || processes_with(&name).is_empty());
+}
+
+#[test]
 fn a_killed_worker_leaves_nothing_behind_once_it_is_back() {
     let house = House::new();
     let mark = format!("relay-it-killed-{}", std::process::id());

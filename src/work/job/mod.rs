@@ -31,6 +31,9 @@ use crate::model::{
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a finished result is offered to the site.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(20 * 60);
+/// How long it is offered once the worker was told to stop. The journal has what was done, and
+/// the lease runs out by itself.
+const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// What every job of a worker shares.
 pub struct Context {
@@ -223,10 +226,18 @@ impl Job {
             note: report.note,
         };
         let shared = &self.shared;
-        let answer = persistently(&*shared.clock, &*shared.ids, RELEASE_PATIENCE, || {
+        let offering = persistently(&*shared.clock, &*shared.ids, RELEASE_PATIENCE, || {
             shared.client.release(&self.lease, &request)
-        })
-        .await;
+        });
+        let stopped = async {
+            self.signal.token().cancelled().await;
+            tokio::time::sleep(LAST_WORD).await;
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = offering => answer.map_err(|error| error.to_string()),
+            () = stopped => Err("the worker stops, and the site does not answer".to_owned()),
+        };
         match answer {
             Ok(answer) => {
                 let event =
