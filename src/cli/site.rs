@@ -3,14 +3,20 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::context::Context;
 use super::machine;
-use crate::client::{Client, Endpoint};
+use crate::client::{Client, ClientError, Endpoint};
 use crate::forge::github::Accounts;
 use crate::site::forges::KnownForges;
 use crate::site::owner::{Access, OwnerConfig, Role, connect};
 use crate::site::watch::Watch;
+
+/// So many owners may close in front of a command.
+const TRIES: u32 = 50;
+/// Before the next is looked for.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A site to speak to. Where nobody owned the home, this process does until [`Site::close`].
 #[derive(Debug)]
@@ -48,9 +54,25 @@ impl Site {
         if let Some(endpoint) = &context.config.site {
             return Ok(Self { client: Client::new(endpoint.clone())?, access: None });
         }
-        let access = connect(owner(context, role)).await?;
-        let client = Client::new(Endpoint::Unix(access.socket().to_owned()))?;
-        Ok(Self { client, access: Some(access) })
+        let mut tries = 0;
+        loop {
+            let access = connect(owner(context, role)).await?;
+            let client = Client::new(Endpoint::Unix(access.socket().to_owned()))?;
+            // An owner may close between being found and being asked. Once it has answered, this
+            // client's connection keeps it until the command is through.
+            match &access {
+                Access::Own(_) => {}
+                Access::Living(_) => match client.status().await {
+                    Err(ClientError::Unreachable { .. }) if tries < TRIES => {
+                        tries += 1;
+                        context.clock.sleep_until(context.clock.now() + PAUSE).await;
+                        continue;
+                    }
+                    answer => drop(answer?),
+                },
+            }
+            return Ok(Self { client, access: Some(access) });
+        }
     }
 
     /// The way itself, for what outlives a borrow.

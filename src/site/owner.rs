@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long requests under way may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How long an owner for a moment stays for commands that came to it meanwhile.
+/// How long a closing owner stays for commands that came to it meanwhile.
 const GUESTS: Duration = Duration::from_secs(2);
 
 /// What a home is owned for.
@@ -280,7 +280,6 @@ fn taken(home: &Home, other: &Holder) -> OwnerError {
 #[derive(Debug)]
 pub struct Owner {
     site: Arc<Site>,
-    role: Role,
     socket: PathBuf,
     guests: tokio::sync::watch::Receiver<usize>,
     closing: CancellationToken,
@@ -329,7 +328,7 @@ impl Owner {
             keeping.spawn(watch(Arc::clone(&site), watched, closing.clone()));
         }
         let stop = closing.clone().drop_guard();
-        Ok(Self { site, role, socket: path, guests, closing, serving, keeping, _stop: stop, lock })
+        Ok(Self { site, socket: path, guests, closing, serving, keeping, _stop: stop, lock })
     }
 
     /// The socket the site is served on.
@@ -347,13 +346,11 @@ impl Owner {
     /// Lets held requests go, ends those under way, closes the database, removes the socket and
     /// then lets the lock go.
     pub async fn close(mut self) {
-        if self.role == Role::Moment {
-            // A command that found this owner is not left in the middle of its requests.
-            let gone = self.guests.wait_for(|guests| *guests == 0);
-            let _ = tokio::time::timeout(GUESTS, gone).await;
-        }
-        self.closing.cancel();
         self.site.bell.close();
+        // A command that found this owner is not left in the middle of its requests.
+        let gone = self.guests.wait_for(|guests| *guests == 0);
+        let _ = tokio::time::timeout(GUESTS, gone).await;
+        self.closing.cancel();
         if tokio::time::timeout(FAREWELL, &mut self.serving).await.is_err() {
             self.serving.abort();
         }

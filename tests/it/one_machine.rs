@@ -334,6 +334,26 @@ fn a_worker_whose_site_is_gone_for_good_still_ends_at_the_second_signal() {
 }
 
 #[test]
+fn a_command_that_meets_a_closing_owner_finds_the_next_way_in() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    house.process_lane("other", ":", DONE);
+    let slug = house.link();
+    let made = ["task", "create", "--repo", &slug, "--lane", "process:edit", "--title", "x"];
+    std::thread::scope(|scope| {
+        let making: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..8).for_each(|_| drop(house.relay(&made).ok()))))
+            .collect();
+        // Workers that find nothing come and go, each the owner of the home for a blink.
+        while making.iter().any(|making| !making.is_finished()) {
+            drain(&house, "process:other").ok();
+        }
+    });
+    let all = house.json(&["task", "ls", "--json"]);
+    assert_eq!(all["tasks"].as_array().unwrap().len(), 32);
+}
+
+#[test]
 fn a_killed_worker_leaves_nothing_behind_once_it_is_back() {
     let house = House::new();
     let mark = format!("relay-it-killed-{}", std::process::id());
