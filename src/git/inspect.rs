@@ -34,7 +34,14 @@ impl Finding {
 
 /// Walks the copy at `dir`.
 pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
-    let kind = fs::symlink_metadata(dir).map_err(GitError::disk(dir))?.file_type();
+    let kind = match fs::symlink_metadata(dir) {
+        // The lane's doing, not the disk's: another run would spend the same again.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let text = format!("the lane left no folder at {}", dir.display());
+            return Err(GitError::Repo { why: RepoProblem::CheckoutFailed, text });
+        }
+        other => other.map_err(GitError::disk(dir))?.file_type(),
+    };
     if !kind.is_dir() {
         return Ok(vec![Finding { why: RepoProblem::SpecialFile, path: PathBuf::new() }]);
     }
@@ -118,6 +125,13 @@ mod tests {
                 (RepoProblem::SpecialFile, "d/socket"),
             ]
         );
+    }
+
+    #[test]
+    fn a_copy_that_is_gone_is_not_the_disks_fault() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let gone = inspect(&dir.path().join("gone")).expect_err("nothing there");
+        assert_eq!(gone.problem(), RepoProblem::CheckoutFailed, "{gone}");
     }
 
     #[test]
