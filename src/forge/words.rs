@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use crate::model::text::is_hidden;
 use crate::model::{LaneName, RunId, Task, TaskId, Usage};
 
 /// GitHub takes titles of 256 characters; what is longer is cut.
@@ -181,7 +182,7 @@ fn one_line(text: &str) -> String {
     let visible: String = text
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
-        .filter(|c| !hidden(*c))
+        .filter(|c| !is_hidden(*c))
         .collect();
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -194,7 +195,7 @@ fn plain(text: &str) -> String {
         .replace("\r\n", "\n")
         .chars()
         .map(|c| if c.is_control() && c != '\n' { ' ' } else { c })
-        .filter(|c| !hidden(*c))
+        .filter(|c| !is_hidden(*c))
         .collect();
     let visible = cut(visible.trim(), SUMMARY_LIMIT);
     let chars: Vec<char> = visible.chars().collect();
@@ -269,15 +270,6 @@ fn unprefix_gh(word: &str) -> &str {
         Some(head) if head.eq_ignore_ascii_case("gh-") => &word[3..],
         _ => word,
     }
-}
-
-/// Characters that a reader does not see, or that turn the direction of what follows.
-fn hidden(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn quote(text: &str) -> String {
@@ -454,7 +446,7 @@ mod tests {
             }
             prop_assert!(!shown.contains("<!--"));
             let title = pr_title(&lane(), &text);
-            prop_assert!(!title.contains('\n') && !title.chars().any(|c| c.is_control() || hidden(c)));
+            prop_assert!(!title.contains('\n') && !title.chars().any(|c| c.is_control() || is_hidden(c)));
         }
     }
 }

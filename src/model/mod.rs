@@ -12,6 +12,7 @@ pub mod run;
 pub mod secret;
 pub mod stop_reason;
 pub mod task;
+pub mod text;
 pub mod usage;
 pub mod worker;
 

@@ -1,6 +1,7 @@
 //! What the lane is told: the repository's own instructions, the issue as data, the brief, the
 //! deliverable.
 
+use crate::model::text::is_hidden;
 use crate::model::{Project, Task};
 
 /// Longest issue text that goes into a prompt, in characters. GitHub's own limit is 65,536.
@@ -53,7 +54,7 @@ fn brief(task: &Task, project: &Project, branch: &str) -> String {
 
 /// Every line behind `> `, so that no text can close the quotation.
 fn quote(prompt: &mut String, text: &str) {
-    for line in text.split(['\n', '\r', '\u{2028}', '\u{2029}', '\u{85}', '\u{b}', '\u{c}']) {
+    for line in text.split(['\n', '\r']) {
         prompt.push_str("> ");
         prompt.push_str(line);
         prompt.push('\n');
@@ -71,19 +72,10 @@ pub fn visible(text: &str) -> String {
         rest = rest[start..].find("-->").map_or("", |end| &rest[start + end + 3..]);
     }
     shown.push_str(rest);
-    shown.retain(|c| !is_hidden(c));
-    shown
-}
-
-/// Zero-width, bidi, tag and control characters, less tab and line breaks.
-fn is_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}')
-        || (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+    // A line break that an editor shows as one stays one.
+    let shown = shown.replace(['\u{85}', '\u{2028}', '\u{2029}'], "\n");
+    let kept = |c: &char| !is_hidden(*c) && (!c.is_control() || matches!(c, '\n' | '\r' | '\t'));
+    shown.chars().filter(kept).collect()
 }
 
 fn cut(text: &str, chars: usize) -> String {
