@@ -89,6 +89,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     if let Command::Completions(options) = command {
         return options.run();
     }
+    // Before a token is in memory.
+    crate::process::keep_private()?;
     let context = Context::new(Config::read()?);
     context.start_log();
     let runtime =

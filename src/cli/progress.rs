@@ -71,7 +71,8 @@ impl Progress {
     }
 
     fn spin(&self, task: &TaskId, step: Step) {
-        if !self.terminal || !matches!(step, Step::Checkout | Step::Run | Step::Push) {
+        if !self.terminal || !matches!(step, Step::Fetch | Step::Checkout | Step::Run | Step::Push)
+        {
             return;
         }
         let bar = self.bars.add(ProgressBar::new_spinner());

@@ -13,6 +13,7 @@
 //! Architecture invariant: imports nothing of relay but `model`, and knows no vendor.
 
 mod lane;
+mod private;
 mod program;
 mod redact;
 mod run;
@@ -22,6 +23,7 @@ mod tree;
 mod wire;
 
 pub use lane::{EndedBy, LaneEnd, LaneLimits, LaneRun, run_lane};
+pub use private::keep_private;
 pub use program::{ProcessError, Program, check_executable};
 pub use redact::{MASK, Redactor, RedactorStream, SHORTEST_SECRET};
 pub use run::{Limits, Output, run};

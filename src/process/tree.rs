@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
+use super::private::keep_private;
+
 /// Makes this process fit to supervise, before it starts anything.
 ///
 /// # Errors
@@ -31,11 +33,8 @@ pub(super) fn prepare() -> io::Result<()> {
     {
         // Any pid but none means yes.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        // The supervised program may run as the same user: it shall not trace this process or
-        // take its descriptors.
-        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     }
-    Ok(())
+    keep_private()
 }
 
 /// The started program and what came of it.

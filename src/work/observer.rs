@@ -5,7 +5,9 @@ use crate::model::{StopReason, TaskId, WorkerId};
 /// The steps of a job, in their order (DESIGN §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The mirror is brought up to date and the lane's copy is made.
+    /// The mirror is brought up to date.
+    Fetch,
+    /// The lane's copy is made.
     Checkout,
     /// The site is told.
     Start,
@@ -28,6 +30,7 @@ impl Step {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Fetch => "fetch",
             Self::Checkout => "checkout",
             Self::Start => "start",
             Self::Prompt => "prompt",

@@ -8,6 +8,7 @@ mod cli;
 mod full_claude;
 mod full_github;
 mod full_label;
+mod full_private;
 mod git;
 mod github;
 mod intake;

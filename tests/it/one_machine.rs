@@ -328,7 +328,7 @@ fn a_worker_whose_site_is_gone_for_good_still_ends_at_the_second_signal() {
     owner.signal(Signal::KILL);
     owner.ended();
     guest.signal(Signal::TERM);
-    guest.until("the drain", || guest.said().contains("drain"));
+    guest.until("the drain", || guest.said().contains("running jobs finish"));
     guest.signal(Signal::TERM);
     guest.until("its end", || processes_with(&name).is_empty());
 }

@@ -96,7 +96,10 @@ fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
         Failure::new(Exit::NotReady, "the program `git` is not on PATH").hint("relay doctor")
     })?;
     let path = context.config.path_variable();
-    Ok(Git::new(program, path, home.join("cache")))
+    let environment = &context.config.environment;
+    let network = environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    // It keeps only the names by which a machine reaches its forge.
+    Ok(Git::with_network(program, path, home.join("cache"), network))
 }
 
 /// The lanes of the options, else those this machine is logged in for.

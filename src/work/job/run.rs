@@ -41,7 +41,7 @@ impl Job {
     ) -> Result<Work, Stop> {
         let remote = self.remote()?;
         let (mirror, base_branch) = self
-            .step(Step::Checkout, self.mirror(&remote), |(_, branch)| {
+            .step(Step::Fetch, self.mirror(&remote), |(_, branch)| {
                 format!("the mirror of {} is up to date at {branch}", self.lease.task.repo)
             })
             .await?;
