@@ -109,7 +109,7 @@ async fn the_push_goes_where_it_was_told() {
         ("remote.origin.receivepack".into(), &canary.program),
         ("core.sshCommand".into(), &canary.program),
         ("credential.helper".into(), &canary.program),
-        ("include.path".into(), "/nonexistent"),
+        ("include.path".into(), "/dev/null"),
     ] {
         config(&copy, &key, value);
     }

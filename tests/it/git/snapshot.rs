@@ -222,5 +222,5 @@ async fn a_lane_that_changed_nothing_or_vanished_is_told_apart() {
     assert_eq!(snapshot(&mirror, &copy).await, Snapshot::NoChanges);
     std::fs::remove_dir_all(copy.dir()).unwrap();
     let error = try_snapshot(&mirror, &copy).await.unwrap_err();
-    assert_eq!(error.problem(), RepoProblem::Disk);
+    assert_eq!(error.problem(), RepoProblem::CheckoutFailed);
 }

@@ -196,7 +196,7 @@ fn backend(
         .arg("http-backend")
         .env_clear()
         .env("PATH", path_env())
-        .env("HOME", "/nonexistent")
+        .env("HOME", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_PROJECT_ROOT", root)
         .env("GIT_HTTP_EXPORT_ALL", "1")

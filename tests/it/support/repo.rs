@@ -35,7 +35,7 @@ fn command(dir: &Path, args: &[&str]) -> Command {
         .current_dir(dir)
         .env_clear()
         .env("PATH", path_env())
-        .env("HOME", "/nonexistent")
+        .env("HOME", "/dev/null")
         .env("LC_ALL", "C")
         .env("GIT_CONFIG_NOSYSTEM", "1");
     for who in ["AUTHOR", "COMMITTER"] {
