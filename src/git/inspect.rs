@@ -55,6 +55,11 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
                 findings.push(Finding { why: RepoProblem::SpecialFile, path: folder });
                 continue;
             }
+            // As above: the lane closed it, and would again.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let text = format!("the lane left {} unreadable", here.display());
+                return Err(GitError::Repo { why: RepoProblem::CheckoutFailed, text });
+            }
             other => other.map_err(GitError::disk(&here))?,
         };
         for entry in entries {
@@ -128,10 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_gone_is_not_the_disks_fault() {
+    fn a_copy_that_is_gone_or_closed_is_not_the_disks_fault() {
         let dir = tempfile::tempdir().expect("a folder");
         let gone = inspect(&dir.path().join("gone")).expect_err("nothing there");
         assert_eq!(gone.problem(), RepoProblem::CheckoutFailed, "{gone}");
+        // Nothing is closed to root.
+        if !rustix::process::geteuid().is_root() {
+            let shut = dir.path().join("shut");
+            fs::create_dir(&shut).expect("made");
+            fs::set_permissions(&shut, std::os::unix::fs::PermissionsExt::from_mode(0o000))
+                .expect("closed");
+            let closed = inspect(dir.path()).expect_err("unreadable");
+            assert_eq!(closed.problem(), RepoProblem::CheckoutFailed, "{closed}");
+        }
     }
 
     #[test]

@@ -60,6 +60,25 @@ fn a_task_becomes_a_branch_and_a_pull_request() {
 }
 
 #[test]
+fn work_starts_from_the_linked_branch_whatever_the_person_looks_at() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    house.task(&slug, "process:edit", "One");
+    drain(&house, "process:edit").ok();
+    house.in_repo(&["checkout", "-q", "relay/process-edit-1"]);
+    let second = house.task(&slug, "process:edit", "Two");
+    drain(&house, "process:edit").ok();
+    house.in_repo(&["checkout", "-q", "--detach"]);
+    let third = house.task(&slug, "process:edit", "Three");
+    drain(&house, "process:edit").ok();
+    for (task, branch) in [(second, "relay/process-edit-2"), (third, "relay/process-edit-3")] {
+        assert_eq!(get(&house, &task)["local_pull"]["base"], "main");
+        assert_eq!(house.in_repo(&["rev-list", "--count", &format!("main..{branch}")]), "1");
+    }
+}
+
+#[test]
 fn a_merged_branch_ends_its_task_and_so_does_a_person() {
     let house = House::new();
     house.process_lane("edit", EDIT, DONE);

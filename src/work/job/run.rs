@@ -129,8 +129,15 @@ impl Job {
     /// Brings the mirror up to date, asks for the default branch, and shuts out older claims.
     async fn mirror(&self, remote: &Remote) -> Result<(Mirror, String), Stop> {
         let (git, repo) = (&self.shared.git, &self.lease.task.repo);
-        let asking =
-            async { tokio::join!(git.mirror(repo, remote), git.remote_head(repo, remote)) };
+        let head = Box::pin(async {
+            // On a person's disk HEAD is what they look at just now, a branch in review perhaps:
+            // work starts from the branch that was linked.
+            if self.is_local() {
+                return Ok(self.claim.project.default_branch.clone());
+            }
+            git.remote_head(repo, remote).await
+        });
+        let asking = Box::pin(async { tokio::join!(git.mirror(repo, remote), head) });
         let (mirror, branch) = self.signal.guard(asking).await?;
         let (mirror, branch) = (mirror.map_err(git_stop)?, branch.map_err(git_stop)?);
         if self.lease.epoch > Epoch(1) {
