@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::model::Secret;
 const GITHUB_API: &str = "https://api.github.com";
 
 /// Every setting, from the environment alone. A flag of a command beats its setting.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// RELAY_HOME: database, socket, caches and copies; `~/.harness` unless set.
     pub home: PathBuf,
@@ -44,6 +45,13 @@ pub struct Config {
     pub no_colour: bool,
     /// The whole environment, from which a child's is made.
     pub environment: BTreeMap<OsString, OsString>,
+}
+
+impl fmt::Debug for Config {
+    /// Without the environment: it may hold keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("home", &self.home).finish_non_exhaustive()
+    }
 }
 
 /// A setting that is not valid.
@@ -206,6 +214,12 @@ mod tests {
 
     fn of(vars: &[(&str, &str)]) -> Result<Config, ConfigError> {
         Config::from_environment(vars.iter().map(|(k, v)| (k.into(), v.into())).collect())
+    }
+
+    #[test]
+    fn debug_shows_nothing_of_the_environment() {
+        let config = of(&[("HOME", "/home/ada"), ("SOME_KEY", "hush-hush")]).expect("valid");
+        assert!(!format!("{config:?}").contains("hush"), "{config:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ const NEEDED: [&str; 15] = [
 ];
 
 /// The logins of the person who runs relay.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PersonsLogin {
     /// RELAY_GITHUB_TOKEN, and the host it belongs to: it is sent to no other.
     pub given: Option<(String, Secret)>,
@@ -43,6 +44,13 @@ pub struct PersonsLogin {
     pub gh: Option<PathBuf>,
     /// The environment relay was started with; `gh` gets a few names of it.
     pub env: BTreeMap<OsString, OsString>,
+}
+
+impl fmt::Debug for PersonsLogin {
+    /// Without the environment: it may hold keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PersonsLogin").field("gh", &self.gh).finish_non_exhaustive()
+    }
 }
 
 #[async_trait]

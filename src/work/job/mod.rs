@@ -240,8 +240,9 @@ impl Job {
         };
         match answer {
             Ok(answer) => {
-                let event =
-                    StepEvent::Ended { note: format!("{} → {}", reason, answer.task.state) };
+                let event = StepEvent::Ended {
+                    note: format!("{reason}: the task is {}", answer.task.state),
+                };
                 shared.observer.step(&self.lease.task, Step::Release, &event);
                 (reason, Some(answer.task))
             }

@@ -6,6 +6,7 @@ mod process;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
 const STALL: Duration = Duration::from_secs(600);
 
 /// What this machine has to run lanes with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lanes {
     /// Claude Code's program.
     pub claude: Option<PathBuf>,
@@ -50,6 +51,13 @@ pub struct Lanes {
     pub stores: Vec<PathBuf>,
     /// What must never be seen in a lane's output.
     pub secrets: Vec<Secret>,
+}
+
+impl fmt::Debug for Lanes {
+    /// Without the worker's environment: it may hold keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes").field("process_dir", &self.process_dir).finish_non_exhaustive()
+    }
 }
 
 /// One task, as a lane needs it.
