@@ -93,8 +93,13 @@ fn run(command: Command) -> anyhow::Result<Exit> {
     crate::process::keep_private()?;
     let context = Context::new(Config::read()?);
     context.start_log();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        // A job's steps nest deep, and an unoptimised build keeps each step's values apart:
+        // tokio's 2 MiB were within sight. Pages that are not touched cost nothing.
+        .thread_stack_size(8 << 20)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         match command {
             Command::Link(options) => options.run(&context).await,

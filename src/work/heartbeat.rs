@@ -100,6 +100,7 @@ impl Heartbeat {
     /// Renews what is held until it is dropped.
     pub async fn run(self, held: Held, clock: Arc<dyn Clock>) {
         let mut due = clock.uptime();
+        let mut away = false;
         loop {
             if held.leases().is_empty() {
                 held.changed.notified().await;
@@ -115,9 +116,15 @@ impl Heartbeat {
                 continue;
             }
             due = match self.beat(&held).await {
-                Ok(()) => clock.uptime() + EVERY,
+                Ok(()) => {
+                    away = false;
+                    clock.uptime() + EVERY
+                }
                 Err(error) => {
-                    tracing::warn!(worker = %self.worker, %error, "heartbeat failed");
+                    // Once an outage: it goes on every few seconds.
+                    if !std::mem::replace(&mut away, true) {
+                        tracing::warn!(worker = %self.worker, %error, "heartbeats fail");
+                    }
                     clock.uptime() + AGAIN
                 }
             };
