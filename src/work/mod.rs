@@ -23,4 +23,4 @@ pub mod worker;
 
 pub use observer::{Observer, Step, StepEvent};
 pub use stop::{Shutdown, StopSignal};
-pub use worker::{WorkError, WorkSummary, Worker, WorkerConfig};
+pub use worker::{WorkError, Worker, WorkerConfig};

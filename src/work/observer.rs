@@ -70,14 +70,6 @@ pub trait Observer: Send + Sync {
     fn waiting(&self) {}
     /// A step of a job.
     fn step(&self, _task: &TaskId, _step: Step, _event: &StepEvent) {}
-    /// A line of a run's log.
-    fn line(&self, _task: &TaskId, _text: &str) {}
     /// Something a person should know although the worker goes on.
     fn warning(&self, _text: &str) {}
 }
-
-/// Tells nobody.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
-
-impl Observer for Silent {}

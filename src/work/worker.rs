@@ -14,8 +14,8 @@ use super::stop::{Shutdown, StopSignal};
 use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
 use crate::client::{Client, ClientError};
 use crate::model::{
-    Clock, Disposition, IdError, Ids, InstanceId, Label, LaneName, StopReason, Task, Timestamp,
-    WorkerId, WorkerName,
+    Clock, Disposition, IdError, Ids, InstanceId, Label, LaneName, StopReason, Timestamp, WorkerId,
+    WorkerName,
 };
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
@@ -46,13 +46,6 @@ pub struct WorkerConfig {
     pub once: bool,
     /// relay's version.
     pub version: String,
-}
-
-/// What a worker did in its life.
-#[derive(Clone, Debug, Default)]
-pub struct WorkSummary {
-    /// Jobs that ended, in their order, with the task as it stood then.
-    pub jobs: Vec<(StopReason, Option<Task>)>,
 }
 
 /// Why a worker ended that was not told to.
@@ -131,11 +124,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it was replaced, or can no longer claim safely. Its jobs were stopped then.
-    pub async fn run(
-        self,
-        shared: Arc<Context>,
-        shutdown: Shutdown,
-    ) -> Result<WorkSummary, WorkError> {
+    pub async fn run(self, shared: Arc<Context>, shutdown: Shutdown) -> Result<(), WorkError> {
         let lanes: Vec<&str> = self.config.lanes.iter().map(LaneName::as_str).collect();
         shared.observer.registered(&self.id, &lanes.join(", "));
         let held = Held::default();
@@ -159,7 +148,6 @@ impl Worker {
             ),
             pauses: Vec::new(),
             jobs: JoinSet::new(),
-            summary: WorkSummary::default(),
             held,
             shared,
             worker: &self,
@@ -169,7 +157,6 @@ impl Worker {
             state.held.stop_all(&StopReason::LeaseLost);
             state.finish_jobs().await;
         }
-        let summary = std::mem::take(&mut state.summary);
         drop(state);
         beating.abort();
         if !matches!(ended, Err(WorkError::Replaced(_)))
@@ -177,7 +164,7 @@ impl Worker {
         {
             tracing::debug!(%error, "the site was not told that the worker goes");
         }
-        ended.map(|()| summary)
+        ended
     }
 }
 
@@ -188,10 +175,9 @@ struct Loop<'a> {
     held: Held,
     bell: Bell,
     claim_file: ClaimFile,
-    jobs: JoinSet<(LaneName, StopReason, Option<Task>)>,
+    jobs: JoinSet<(LaneName, StopReason)>,
     /// Lanes out of quota, and until when.
     pauses: Vec<(LaneName, Timestamp)>,
-    summary: WorkSummary,
 }
 
 /// What a claim came to.
@@ -299,24 +285,20 @@ impl Loop<'_> {
         let holding = self.held.hold(lease, signal.clone());
         let shared = Arc::clone(&self.shared);
         self.jobs.spawn(async move {
-            let (reason, task) = job::run(shared, claim, signal).await;
+            let reason = job::run(shared, claim, signal).await;
             drop(holding);
-            (lane, reason, task)
+            (lane, reason)
         });
     }
 
-    fn ended(
-        &mut self,
-        ended: Result<(LaneName, StopReason, Option<Task>), tokio::task::JoinError>,
-    ) {
+    fn ended(&mut self, ended: Result<(LaneName, StopReason), tokio::task::JoinError>) {
         match ended {
-            Ok((lane, reason, task)) => {
+            Ok((lane, reason)) => {
                 if let Disposition::Park(until) = reason.disposition() {
                     let text = format!("{lane}: out of quota");
                     self.shared.observer.warning(&text);
                     self.pauses.push((lane, until));
                 }
-                self.summary.jobs.push((reason, task));
             }
             // The lease runs out by itself; the site queues the task again.
             Err(error) => tracing::error!(%error, "a job ended without an answer"),

@@ -12,7 +12,7 @@ use crate::support::model::{Model, Step};
 const PROBE: &str = r#"
 (echo x > made-by-test) && echo wrote-in-copy >> findings
 (echo x > "$HOME/outside") 2>/dev/null && echo WROTE-OUTSIDE >> findings
-(echo x > "$RELAY_COPY_PARENT/outside") 2>/dev/null && echo WROTE-BESIDE >> findings
+echo x > ../beside 2>/dev/null
 grep -q secret "$HOME/.ssh/id" 2>/dev/null && echo READ-A-KEY >> findings
 grep -q . "$HOME/relay/relay.db" 2>/dev/null && echo READ-THE-DATABASE >> findings
 env | grep -q -e ghp_ -e dummy-key && echo SAW-A-TOKEN >> findings
@@ -22,6 +22,15 @@ echo ended >> findings
 
 fn bash(command: &str) -> Step {
     Step::Call("Bash", json!({ "command": command, "description": "a step" }))
+}
+
+/// Whether each tool call of the run failed, in their order, as the model was told.
+fn failed(model: &Model) -> Vec<bool> {
+    let requests = model.requests();
+    let last = requests.iter().rfind(|body| body["tools"].is_array()).expect("the model was asked");
+    let messages = last["messages"].as_array().unwrap();
+    let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();
+    blocks.filter(|block| block["type"] == "tool_result").map(|b| b["is_error"] == true).collect()
 }
 
 /// A machine with the real claude, logged in to the scripted model and, as relay-bot, to the bench.
@@ -116,10 +125,14 @@ async fn full_a_labelled_issue_becomes_a_pull_request() {
     };
     assert_eq!(shown("total.txt"), "1");
     assert_eq!(shown("findings"), "wrote-in-copy\nended", "{log}");
+    // Beside the copy the sandbox shows a folder that is thrown away: what counts is the disk.
+    for outside in [house.dir.path().join("outside"), house.home.join("work/beside")] {
+        assert!(!outside.exists(), "{}", outside.display());
+    }
     let heads = house.git(&["--git-dir", bare.to_str().unwrap(), "for-each-ref", "refs/heads"]);
     assert_eq!(heads.lines().count(), 2, "{heads}");
-    // What was refused was refused by name, and the lane went on.
-    assert!(log.contains("git push"), "{log}");
+    // The push and the download were refused, and the lane went on to its status.
+    assert_eq!(failed(&model), [false, false, true, true, false], "{log}");
     for secret in ["ghp_relay_bot", "dummy-key-of-the-lane"] {
         for text in [&log, &detail.to_string(), &worker.said(), &comment.to_owned()] {
             assert!(!text.contains(secret), "{secret} is in:\n{text}");

@@ -19,7 +19,7 @@ use crate::work::copies::Copies;
 use crate::work::job;
 use crate::work::lane::Lanes;
 use crate::work::probe::probe;
-use crate::work::{Shutdown, WorkError, WorkSummary, Worker, WorkerConfig};
+use crate::work::{Shutdown, WorkError, Worker, WorkerConfig};
 
 /// The longest wait of an idle worker unless told otherwise (seed 002).
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
@@ -57,10 +57,7 @@ pub(in crate::cli) struct Start<'a> {
 }
 
 /// Registers the worker and runs it to its end.
-pub(in crate::cli) async fn work(
-    start: Start<'_>,
-    shutdown: Shutdown,
-) -> anyhow::Result<WorkSummary> {
+pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow::Result<()> {
     let Start { context, worker, client, lanes, github, progress, max_run, keep } = start;
     let home = lanes.relay_home.clone();
     let copies = Copies::open(home.join("work"))?;

@@ -23,9 +23,7 @@ use crate::api::{Claim, Code, RecordRequest, ReleaseRequest, StartRequest};
 use crate::client::{Client, ClientError};
 use crate::forge::Pulls;
 use crate::git::Git;
-use crate::model::{
-    Clock, Effect, ForgeKind, Ids, LeaseRef, Secret, StopReason, Task, Usage, WorkerId,
-};
+use crate::model::{Clock, Effect, ForgeKind, Ids, LeaseRef, Secret, StopReason, Usage, WorkerId};
 
 /// How long the site may be away before a step gives up on telling it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -107,13 +105,8 @@ impl From<StopReason> for Stop {
     }
 }
 
-/// Does one job and releases its lease. Gives why it stopped and, where the site still wanted to
-/// hear it, the task as it stands now.
-pub async fn run(
-    shared: Arc<Context>,
-    claim: Claim,
-    signal: StopSignal,
-) -> (StopReason, Option<Task>) {
+/// Does one job and releases its lease. Gives why it stopped.
+pub async fn run(shared: Arc<Context>, claim: Claim, signal: StopSignal) -> StopReason {
     let lease = claim.lease.reference();
     let (log, sender) = RunLog::start(shared.client.clone(), shared.worker.clone(), lease.clone());
     let mut job = Job { shared, claim, lease, signal, log };
@@ -204,14 +197,14 @@ impl Job {
         }
     }
 
-    async fn release(self, stop: Option<Stop>, report: Report) -> (StopReason, Option<Task>) {
+    async fn release(self, stop: Option<Stop>, report: Report) -> StopReason {
         let (reason, error) =
             stop.map_or((StopReason::Finished, None), |stop| (stop.reason, stop.error));
         // A lease that is gone has nothing to release; its end was already recorded.
         if matches!(reason, StopReason::LeaseLost | StopReason::Cancelled) {
             let event = StepEvent::Ended { note: format!("nothing to release: {reason}") };
             self.shared.observer.step(&self.lease.task, Step::Release, &event);
-            return (reason, None);
+            return reason;
         }
         let (pr, pr_url) = report.pr.map_or((None, None), |(n, url)| (Some(n), Some(url)));
         let request = ReleaseRequest {
@@ -244,14 +237,14 @@ impl Job {
                     note: format!("{reason}: the task is {}", answer.task.state),
                 };
                 shared.observer.step(&self.lease.task, Step::Release, &event);
-                (reason, Some(answer.task))
+                reason
             }
             Err(error) => {
                 tracing::error!(task = %self.lease.task, epoch = self.lease.epoch.0, %error, "the release was not taken");
                 let error = Some(format!("the site did not take the result: {error}"));
                 let event = StepEvent::Failed { reason: StopReason::LeaseLost, error };
                 shared.observer.step(&self.lease.task, Step::Release, &event);
-                (StopReason::LeaseLost, None)
+                StopReason::LeaseLost
             }
         }
     }

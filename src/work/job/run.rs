@@ -264,7 +264,6 @@ impl Job {
         let mut on_line = |line: &[u8]| {
             for said in reader.line(line) {
                 let text = redactor.text(&super::run_words::said(&said));
-                self.shared.observer.line(&self.lease.task, &text);
                 self.log.line(&text);
             }
         };
