@@ -5,6 +5,7 @@
 
 pub mod github;
 pub mod local;
+pub mod page;
 pub mod words;
 
 use async_trait::async_trait;

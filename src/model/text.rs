@@ -12,6 +12,16 @@ pub fn is_hidden(c: char) -> bool {
         | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Text without the characters that do not show. Line ends and tabs stay, and a line break that an
+/// editor shows as one becomes one.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    text.chars()
+        .map(|c| if matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}') { '\n' } else { c })
+        .filter(|c| !is_hidden(*c) && (!c.is_control() || matches!(c, '\n' | '\r' | '\t')))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

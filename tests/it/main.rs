@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod cli;
+mod corpus;
 #[cfg(target_os = "linux")]
 mod full_claude;
 mod full_github;
