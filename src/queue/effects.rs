@@ -46,7 +46,8 @@ pub(super) fn survive_retry(task: &Task) -> bool {
         TaskState::Failed => task.stop_reason.as_ref().is_some_and(|reason| match reason {
             StopReason::PushRefused { .. }
             | StopReason::ForgeRefused { .. }
-            | StopReason::RepoUnusable { .. } => true,
+            | StopReason::RepoUnusable { .. }
+            | StopReason::Quarantined => true,
             other => matches!(other.disposition(), Disposition::Retry | Disposition::Requeue),
         }),
         _ => false,

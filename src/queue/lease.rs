@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::deaths::{DEATHS, QUICK, QUICK_DEATHS};
 use super::{LocalPullRow, Queue, QueueError, RunEnd};
 use crate::model::{
     Disposition, Effect, EventKind, LeaseRef, Outcome, RunId, StopReason, Task, TaskState,
@@ -60,17 +61,25 @@ impl Queue {
         let lost = || QueueError::LeaseLost(lease.clone());
         let store = &self.inner.store;
         let now = self.inner.clock.now();
-        let head = store.run_head(lease, worker).await?.ok_or_else(lost)?;
+        let head = store.run_head(lease, worker, QUICK_DEATHS - 1).await?.ok_or_else(lost)?;
         if head.told {
             return self.task(&lease.task).await;
         }
-        let next = Next::after(&end.reason, head.retries, now);
+        let quick_death = end.reason == StopReason::Crashed && now.since(head.began) < QUICK;
+        let next = if quick_death && is_last_death(&head) {
+            Next::quarantined()
+        } else {
+            Next::after(&end.reason, head.retries, now)
+        };
         let message = end.error.as_deref().or(end.summary.as_deref()).map(first_line);
         let finish = Finish {
             lease,
             worker,
             now,
             reason: &end.reason,
+            task_reason: next.reason.as_ref().unwrap_or(&end.reason),
+            quick_death,
+            ends_row: ends_row(&end.reason),
             outcome: end.reason.outcome(),
             state: next.state,
             parked_until: next.parked_until,
@@ -93,7 +102,7 @@ impl Queue {
         match finished {
             Some(task) => Ok(task),
             // The same call may have been on its way twice.
-            None => match store.run_head(lease, worker).await? {
+            None => match store.run_head(lease, worker, 0).await? {
                 Some(head) if head.told => self.task(&lease.task).await,
                 _ => Err(lost()),
             },
@@ -130,11 +139,19 @@ struct Next {
     parked_until: Option<Timestamp>,
     /// Infrastructure failures in a row.
     retries: u32,
+    /// Why, where it is not for what the run ended by.
+    reason: Option<StopReason>,
 }
 
 impl Next {
+    /// It is set aside.
+    const fn quarantined() -> Self {
+        let reason = Some(StopReason::Quarantined);
+        Self { state: TaskState::Failed, parked_until: None, retries: 0, reason }
+    }
+
     fn after(reason: &StopReason, retries: u32, now: Timestamp) -> Self {
-        let to = |state| Self { state, parked_until: None, retries: 0 };
+        let to = |state| Self { state, parked_until: None, retries: 0, reason: None };
         match reason.disposition() {
             Disposition::Review => to(TaskState::Review),
             Disposition::Done => to(TaskState::Done),
@@ -150,9 +167,21 @@ impl Next {
                 state: TaskState::Parked,
                 parked_until: Some(now + pause(retries)),
                 retries: retries + 1,
+                reason: None,
             },
         }
     }
+}
+
+/// Whether one more quick death sets the task aside.
+const fn is_last_death(head: &RunHead) -> bool {
+    head.quick_deaths + 1 >= QUICK_DEATHS || head.deaths + 1 >= DEATHS
+}
+
+/// Whether a run that ended so is the end of a row of deaths. Giving up by its worker, or a crash,
+/// says nothing of the kind.
+const fn ends_row(reason: &StopReason) -> bool {
+    !matches!(reason, StopReason::Crashed | StopReason::WorkerStopped | StopReason::LeaseLost)
 }
 
 /// The pause after `before` failures in a row and one more.
@@ -184,6 +213,13 @@ fn events(
         TaskState::Cancelled => told.push((EventKind::TaskCancelled, false, stop)),
         TaskState::Done => told.push((EventKind::TaskDone, false, stop)),
         _ => {}
+    }
+    if next.reason.is_some() {
+        let data = json!({
+            "epoch": lease.epoch, "why": "crashed",
+            "hint": format!("relay task retry '{}'", lease.task),
+        });
+        told.push((EventKind::TaskQuarantined, false, data));
     }
     if let Some(usage) = &end.usage {
         let data = json!({ "epoch": lease.epoch, "run": head.id, "usage": usage });
@@ -228,6 +264,9 @@ mod tests {
             id: "00000000-0000-7000-8000-000000000001".parse().expect("an id"),
             lane: "claude".parse().expect("a lane"),
             retries: 0,
+            began: Timestamp(0),
+            deaths: 0,
+            quick_deaths: 0,
             told: false,
         };
         for reason in [

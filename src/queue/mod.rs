@@ -7,6 +7,7 @@
 //! the timer ([`Queue::next_timer`]) and the bell.
 
 mod claim;
+mod deaths;
 mod effects;
 mod error;
 mod lease;
@@ -19,11 +20,12 @@ mod waiting;
 mod workers;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use crate::model::{Clock, Ids};
 
 pub use crate::store::{LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept};
+pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
 pub use error::QueueError;
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};
@@ -42,13 +44,21 @@ struct Inner {
     seen: seen::Seen,
     /// Nothing in the database runs out before this time, so a claim before it need not sweep.
     due: AtomicI64,
+    /// The uptime, in milliseconds, until which leases that ran out are left to their workers.
+    spared_until: AtomicU64,
 }
 
 impl Queue {
     /// A queue over an open store.
     pub fn new(store: Store, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
-        let inner =
-            Inner { store, clock, ids, seen: seen::Seen::default(), due: AtomicI64::new(i64::MIN) };
+        let inner = Inner {
+            store,
+            clock,
+            ids,
+            seen: seen::Seen::default(),
+            due: AtomicI64::new(i64::MIN),
+            spared_until: AtomicU64::new(0),
+        };
         Self { inner: Arc::new(inner) }
     }
 

@@ -33,7 +33,7 @@ impl Seen {
     /// Moves `last_seen` on, where the worker is known.
     pub(super) fn heard(&self, worker: &WorkerId, now: Timestamp) {
         if let Some(known) = self.map().get_mut(worker) {
-            known.last_seen = known.last_seen.max(now);
+            known.last_seen = now;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Workers: they introduce themselves, and are heard of.
 
+use super::deaths::LIMITS;
 use super::seen::Known;
 use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered};
 use crate::model::{InstanceId, LEASE, LeaseRef, StopReason, Worker, WorkerId, WorkerState};
@@ -10,7 +11,7 @@ impl Queue {
     /// the one before at once. The same instance may repeat it.
     pub async fn register(&self, r: NewWorker) -> Result<Registered, QueueError> {
         let now = self.inner.clock.now();
-        let ended = self.inner.store.register(&r, &self.new_id()?, now).await?;
+        let ended = self.inner.store.register(&r, &self.new_id()?, now, &LIMITS).await?;
         let workers = self.inner.store.workers(now).await?;
         let worker = workers
             .into_iter()
@@ -86,7 +87,8 @@ impl Queue {
         let mut workers = self.inner.store.workers(now).await?;
         for worker in &mut workers {
             let Some(known) = self.inner.seen.get(&worker.id) else { continue };
-            if known.last_seen > worker.last_seen {
+            // What is ahead of us was stamped before the clock went back.
+            if known.last_seen > worker.last_seen || worker.last_seen > now {
                 worker.last_seen = known.last_seen;
                 worker.state = WorkerState::derive(now, known.last_seen, known.offline);
             }

@@ -51,6 +51,12 @@ pub struct Finish<'a> {
     pub now: Timestamp,
     /// Why it stopped.
     pub reason: &'a StopReason,
+    /// The same as the task keeps it: another where the task is set aside.
+    pub task_reason: &'a StopReason,
+    /// Whether the lane crashed within a minute of its start.
+    pub quick_death: bool,
+    /// Whether the row of deaths before it is over.
+    pub ends_row: bool,
     /// The seed's word for it.
     pub outcome: Outcome,
     /// Where the task goes.
@@ -144,14 +150,17 @@ impl Store {
                 worker_id = $3,
                 claim_id = (select r.claim_id from runs r where r.task_id = $1 and r.epoch = $2),
                 expires_at = $6, updated_at = $4, stop_reason = null, message = null
-            where id = $1 and epoch = $2 and state = 'queued' and epoch > request_epoch
+            where id = $1 and epoch = $2 and epoch > request_epoch
+              and (state = 'queued'
+                  or state = 'failed' and stop_reason = '{\"reason\":\"quarantined\"}')
               and exists (
                   select 1 from runs r join workers w on w.id = r.worker_id
                   where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3
                     and r.ended_by = 'expiry'
                     and r.instance_id = $5 and w.instance_id = $5
                     and not exists (select 1 from tasks o where o.claim_id = r.claim_id));
-            update runs set finished_at = null, ended_by = null, outcome = null, stop_reason = null
+            update runs set finished_at = null, ended_by = null, outcome = null,
+                stop_reason = null, death = null
             where task_id = $1 and epoch = $2 and changes() = 1;
             insert into events (at, kind, actor, task_id, data)
                 select $4, 'run.claimed', 'runner:' || name, $1,
@@ -260,18 +269,18 @@ impl Store {
 
     /// Ends the run and the lease and moves the task on. `None` where the lease is not the live one.
     pub async fn finish(&self, end: &Finish<'_>) -> Result<Option<Task>, StoreError> {
-        const FIRST_EVENT: usize = 15;
+        const FIRST_EVENT: usize = 18;
         let usage_at = FIRST_EVENT + 3 * end.events.len();
         let mut text = String::from(concat!(
             "begin immediate;
-            update tasks set state = $5, parked_until = $6, retries = $7, stop_reason = $8,
-                message = $9, pr = coalesce($10, pr), pr_url = coalesce($11, pr_url),
+            update tasks set state = $5, parked_until = $6, retries = $7, stop_reason = $15,
+                deaths_from = case $17 when 1 then epoch else deaths_from end, message = $9, pr = coalesce($10, pr), pr_url = coalesce($11, pr_url),
                 worker_id = null, claim_id = null, expires_at = null, updated_at = $4
             where ",
             live!(),
             " returning id as touched;
             update runs set finished_at = $4, ended_by = 'worker', outcome = $12,
-                stop_reason = $8, summary = $13, error = $14
+                stop_reason = $8, summary = $13, error = $14, death = $16
             where task_id = $1 and epoch = $2 and changes() = 1;
             insert into events (at, kind, actor, task_id, data)
                 select $4, e.column1,
@@ -319,7 +328,10 @@ impl Store {
             .bind(end.pr_url.map(str::to_owned))
             .bind(word_text(&end.outcome))
             .bind(end.summary.map(str::to_owned))
-            .bind(end.error.map(str::to_owned));
+            .bind(end.error.map(str::to_owned))
+            .bind(json_text(end.task_reason))
+            .bind(end.quick_death.then_some("quick"))
+            .bind(i64::from(end.ends_row));
         for (kind, by_agent, data) in &end.events {
             let actor = if *by_agent { "agent" } else { "runner" };
             sql = sql.bind(kind.as_str()).bind(actor).bind(data.to_string());

@@ -8,7 +8,10 @@ use super::StoreError;
 use super::error::explain;
 
 /// Number, name and text of each step.
-const STEPS: [(i64, &str, &str); 1] = [(1, "queue", include_str!("migrations/0001_queue.sql"))];
+const STEPS: [(i64, &str, &str); 2] = [
+    (1, "queue", include_str!("migrations/0001_queue.sql")),
+    (2, "deaths", include_str!("migrations/0002_deaths.sql")),
+];
 
 /// Applies the steps that are missing.
 pub(super) async fn migrate(pool: &AnyPool, path: &str) -> Result<(), StoreError> {

@@ -9,6 +9,7 @@
 //! task of its own: a caller that goes away cannot leave a transaction half done.
 
 mod claims;
+mod deaths;
 mod error;
 mod events;
 mod leases;
@@ -36,13 +37,14 @@ use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection};
 use crate::model::Task;
 
 pub use claims::{Claim, ClaimedRow};
+pub use deaths::DeathLimits;
 pub use error::StoreError;
 pub use leases::{Finish, HeartbeatRow};
 pub use people::{Ended, Ending};
 pub use row::Fields;
 pub use runs::{JournalEntry, RunHead};
 pub use tasks::Asked;
-pub use timers::{Sweep, Swept};
+pub use timers::{NextTimers, Sweep, SweepRules, Swept};
 pub use types::{LocalPullRow, Need, NewTask, NewWorker};
 
 /// How long a statement waits for another process that holds the file.
@@ -216,7 +218,8 @@ mod tests {
             ))
             .await;
         assert!(matches!(failed, Err(StoreError::Statement { .. })));
-        store.sweep(crate::model::Timestamp(2)).await.expect("the next write");
+        let next = sqlx::query("begin immediate; update workers set offline = 0; commit");
+        store.write(next).await.expect("the next write");
         assert_eq!(store.events(0, None, 10).await.expect("events"), []);
     }
 

@@ -94,7 +94,7 @@ impl Store {
         let data = serde_json::json!({ "from": seen.state, "keeps_work": keep_journal });
         let sql = sqlx::query(concat!(
             "begin immediate;
-            update tasks set state = 'queued', retries = 0, parked_until = null,
+            update tasks set state = 'queued', retries = 0, deaths_from = epoch, parked_until = null,
                 request_epoch = case $5 when 1 then request_epoch else epoch end,
                 asked_at = case $5 when 1 then asked_at else $2 end,
                 stop_reason = case $5 when 1 then stop_reason else null end,

@@ -1,7 +1,9 @@
 //! Runs and the journal of their effects.
 
 use super::{Store, StoreError};
-use crate::model::{Effect, Epoch, LaneName, LeaseRef, Run, RunId, TaskId, Usage, WorkerId};
+use crate::model::{
+    Effect, Epoch, LaneName, LeaseRef, Run, RunId, TaskId, Timestamp, Usage, WorkerId,
+};
 
 /// One entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,32 +23,53 @@ pub struct RunHead {
     pub lane: LaneName,
     /// Infrastructure failures of the task in a row, before this run.
     pub retries: u32,
+    /// When the lane was started, else when the task was claimed.
+    pub began: Timestamp,
+    /// Deaths of the task in a row, before this run.
+    pub deaths: u32,
+    /// How many of the newest of them, so many as were asked for, were quick.
+    pub quick_deaths: u32,
     /// Whether its own worker has ended it, and nobody has claimed the task since.
     pub told: bool,
 }
 
 impl Store {
-    /// The run under a lease of `worker`, live or not.
+    /// The run under a lease of `worker`, live or not; of deaths before it the newest `deaths` are
+    /// looked at for quick ones.
     pub async fn run_head(
         &self,
         lease: &LeaseRef,
         worker: &WorkerId,
+        deaths: u32,
     ) -> Result<Option<RunHead>, StoreError> {
         let sql = sqlx::query(
-            "select r.id, r.ended_by, t.lane, t.retries, t.epoch
+            "select r.id, r.ended_by, t.lane, t.retries, t.epoch,
+                coalesce(r.started_at, r.claimed_at) as began,
+                (select count(*) from runs d where d.task_id = $1 and d.epoch < $2
+                    and d.epoch > t.deaths_from and d.death is not null) as deaths,
+                (select count(*) from (
+                    select d.death from runs d where d.task_id = $1 and d.epoch < $2
+                        and d.epoch > t.deaths_from and d.death is not null
+                    order by d.epoch desc limit $4) as l
+                 where l.death = 'quick') as quick_deaths
             from runs r join tasks t on t.id = r.task_id
             where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3",
         )
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
-        .bind(worker.to_string());
+        .bind(worker.to_string())
+        .bind(i64::from(deaths));
         let rows = self.read(sql).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let row = self.fields(row);
+        let count = |column| Ok(u32::try_from(row.int(column)?).unwrap_or(u32::MAX));
         Ok(Some(RunHead {
             id: row.parsed("id")?,
             lane: row.parsed("lane")?,
-            retries: u32::try_from(row.int("retries")?).unwrap_or(u32::MAX),
+            retries: count("retries")?,
+            began: row.time("began")?,
+            deaths: count("deaths")?,
+            quick_deaths: count("quick_deaths")?,
             told: row.optional_text("ended_by")?.is_some_and(|by| by == "worker")
                 && row.int("epoch")? == lease.epoch.0,
         }))

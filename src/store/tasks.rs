@@ -18,18 +18,24 @@ pub enum Asked {
 }
 
 impl Store {
-    /// A task is asked for. An ended one is queued anew where this wish is newer than the one it
-    /// was made for and than its end; the text is then the wish's, and it starts over.
+    /// A task is asked for. An ended one is queued anew where this wish is newer than any it has
+    /// met and than its end; the text is then the wish's, and it starts over.
     pub async fn ask(&self, new: &NewTask, now: Timestamp) -> Result<Asked, StoreError> {
         let actor = format!("user:{}", new.asked_by);
         let sql = sqlx::query(concat!(
             "begin immediate;
+            -- A wish for a task under way is met by it, also once it has ended.
+            update tasks set seen_at = $7
+            where slug = $1 and number = $2 and lane = $3 and seen_at < $7
+              and state not in ('review', 'failed', 'done', 'cancelled');
             update tasks set state = 'queued', request_epoch = epoch, retries = 0,
-                parked_until = null, stop_reason = null, message = null, title = $4, body = $5,
+                deaths_from = epoch, parked_until = null, stop_reason = null, message = null, title = $4, body = $5,
                 asked_by = $6, seen_at = $7, asked_at = $8, updated_at = $8
             where slug = $1 and number = $2 and lane = $3
               and state in ('review', 'failed', 'done', 'cancelled')
-              and seen_at < $7 and updated_at < $7
+              and seen_at < $7
+              -- An end that lies ahead of us was stamped before the clock went back.
+              and (updated_at < $7 or updated_at > $8)
             returning id as again;
             insert into events (at, kind, actor, task_id, data)
                 select $8, 'task.queued', $9, id, '{\"why\":\"again\"}' from tasks

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use sqlx::AssertSqlSafe;
 
-use super::{NewWorker, Store, StoreError};
+use super::deaths::Ends;
+use super::{DeathLimits, NewWorker, Store, StoreError};
 use crate::model::{InstanceId, LeaseRef, Timestamp, Worker, WorkerId, WorkerState};
 
 impl Store {
@@ -17,6 +18,7 @@ impl Store {
         new: &NewWorker,
         id: &WorkerId,
         now: Timestamp,
+        limits: &DeathLimits,
     ) -> Result<Vec<LeaseRef>, StoreError> {
         let traits: Vec<(&str, String)> = new
             .lanes
@@ -32,22 +34,18 @@ impl Store {
                         then 'worker.online' else 'worker.registered' end,
                     'runner:' || $2, $6
                 where not exists (
-                    select 1 from workers where name = $2 and instance_id = $3 and offline = 0);
-            insert into events (at, kind, actor, task_id, data)
-                select $7, 'lease.expired', 'runner:' || w.name, t.id,
-                    '{\"epoch\":' || t.epoch || ',\"why\":\"new_instance\"}'
-                from tasks t join workers w on w.id = t.worker_id
-                where w.name = $2 and w.instance_id <> $3;
-            update runs set finished_at = $7, ended_by = 'instance', outcome = 'released',
-                stop_reason = '{\"reason\":\"lease_lost\"}'
-            where (task_id, epoch) in (
-                select t.id, t.epoch from tasks t join workers w on w.id = t.worker_id
-                where w.name = $2 and w.instance_id <> $3);
-            update tasks set state = 'queued', worker_id = null, claim_id = null,
-                expires_at = null, updated_at = $7, stop_reason = '{\"reason\":\"lease_lost\"}',
-                message = 'its worker was started anew'
-            where worker_id = (select id from workers where name = $2 and instance_id <> $3)
-            returning id as ended, epoch;
+                    select 1 from workers where name = $2 and instance_id = $3 and offline = 0);",
+        );
+        text.push_str(&limits.end(&Ends {
+            which: "tasks.worker_id = (select id from workers where name = $2 and instance_id <> $3)",
+            now: "$7",
+            actor: "'runner:' || $2",
+            by: "instance",
+            why: "new_instance",
+            message: "its worker was started anew",
+        }));
+        text.push_str(
+            "
             insert into workers (id, name, instance_id, host, version, registered_at, last_seen)
                 values ($1, $2, $3, $4, $5, $7, $7)
                 on conflict (name) do update set instance_id = excluded.instance_id,

@@ -2,6 +2,7 @@
 
 mod bench;
 mod claims;
+mod deaths;
 mod leases;
 mod model_test;
 mod people;
