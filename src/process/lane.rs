@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
@@ -16,6 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use super::orphans::{self, Started};
 use super::program::{ProcessError, Program};
 use super::redact::{Redactor, RedactorStream};
 use super::run::{drain, pid};
@@ -29,9 +31,12 @@ use crate::model::Clock;
 /// deadline that passed meanwhile is noticed.
 const TICK: Duration = Duration::from_millis(250);
 
-/// How long a supervisor may take to kill its tree before the run is given up on. It gives up
-/// by itself after five seconds, unless new processes keep coming.
+/// How long a supervisor may take to kill its tree before it is killed itself. It gives up by
+/// itself after five seconds, unless new processes keep coming or the lane holds it up.
 const KILLING: Duration = Duration::from_secs(30);
+
+/// How long a killed supervisor may take to die.
+const DYING: Duration = Duration::from_secs(2);
 
 /// The most of a lane's standard error that is kept.
 const STDERR_KEPT: u64 = 64 << 10;
@@ -114,7 +119,7 @@ pub async fn run_lane(
     let cwd = run.program.cwd.clone();
     let lost = |why: String| ProcessError::SupervisorLost { program: program.clone(), why };
     let message = wire::message(&run.program).map_err(|error| lost(error.to_string()))?;
-    let (mut supervisor, line) = start(&run.supervisor)?;
+    let (mut supervisor, started, line) = start(&run.supervisor)?;
     let session = pid(&supervisor);
     let (back, forth) = line.into_split();
     let (Some(mut stdout), Some(mut stderr)) = (supervisor.stdout.take(), supervisor.stderr.take())
@@ -149,24 +154,28 @@ pub async fn run_lane(
         }
         watch.look(clock, output.over);
         if watch.ended_by.is_some() {
-            life = None;
+            if life.take().is_some() {
+                wake(session);
+            }
             if watch.killing_for(clock) > KILLING {
+                let _ = supervisor.start_kill();
+                let _ = tokio::time::timeout(DYING, supervisor.wait()).await;
+                end_what_it_left(session).await;
                 return Err(ProcessError::Survivors { program, count: 1 });
             }
         }
     };
+    drop(started);
     drain(&stdout, |piece| output.stdout(piece));
     drain(&stderr, |piece| output.stderr(piece));
     watch.look_at_output(output.over);
     let (stderr, stdout_bytes) = output.end();
 
     let Some(report) = read_report(back.as_ref()) else {
-        if let Some(session) = session {
-            // Out of the way of the runtime: it waits for the dead.
-            let _ = tokio::task::spawn_blocking(move || tree::kill_session(session)).await;
-        }
+        end_what_it_left(session).await;
         return Err(lost(how(status)));
     };
+    orphans::reap_orphans();
     let (code, signal) = match report {
         Report::Ended { code, signal, survivors: 0 } => (code, signal),
         Report::Ended { survivors, .. } => {
@@ -184,7 +193,26 @@ pub async fn run_lane(
     Ok(LaneEnd { code, signal, ended_by, stderr, stdout_bytes, elapsed })
 }
 
-fn start(relay: &std::path::Path) -> Result<(Child, UnixStream), ProcessError> {
+/// A lane may have stopped its supervisor, which then does not see that it is to end.
+fn wake(supervisor: Option<Pid>) {
+    if let Some(pid) = supervisor {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
+    }
+}
+
+/// Kills what a dead supervisor could not.
+async fn end_what_it_left(supervisor: Option<Pid>) {
+    let end = move || {
+        orphans::kill_orphans();
+        if let Some(session) = supervisor {
+            tree::kill_session(session);
+        }
+    };
+    // Out of the way of the runtime: it waits for the dead.
+    let _ = tokio::task::spawn_blocking(end).await;
+}
+
+fn start(relay: &std::path::Path) -> Result<(Child, Started, UnixStream), ProcessError> {
     let cannot = |source| ProcessError::start(relay, "/".as_ref(), source);
     let (ours, theirs) = StdUnixStream::pair().map_err(cannot)?;
     ours.set_nonblocking(true).map_err(cannot)?;
@@ -193,16 +221,15 @@ fn start(relay: &std::path::Path) -> Result<(Child, UnixStream), ProcessError> {
     let mut command = Command::new(relay);
     // No kill on drop: a supervisor that is killed cannot kill its tree. The end of the line
     // tells it, and the runtime waits for it.
-    let child = command
+    command
         .arg(SUPERVISE)
         .env_clear()
         .current_dir("/")
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
-    Ok((child, line))
+        .stderr(Stdio::piped());
+    let (child, started) = orphans::spawn(&mut command).map_err(cannot)?;
+    Ok((child, started, line))
 }
 
 /// Holds the worker's end of the line; dropping it is the word to stop.

@@ -13,6 +13,8 @@
 //! Architecture invariant: imports nothing of relay but `model`, and knows no vendor.
 
 mod lane;
+mod marked;
+mod orphans;
 mod private;
 mod program;
 mod redact;
@@ -23,6 +25,8 @@ mod tree;
 mod wire;
 
 pub use lane::{EndedBy, LaneEnd, LaneLimits, LaneRun, run_lane};
+pub use marked::kill_marked;
+pub use orphans::adopt_orphans;
 pub use private::keep_private;
 pub use program::{ProcessError, Program, check_executable};
 pub use redact::{MASK, Redactor, RedactorStream, SHORTEST_SECRET};

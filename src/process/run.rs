@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
+use super::orphans::{self, Started};
 use super::program::{ProcessError, Program};
 use super::tail::Tail;
 
@@ -130,6 +131,8 @@ pub(super) fn drain(pipe: &impl AsFd, mut take: impl FnMut(&[u8])) {
 /// A child that leads its own process group, which dies with this value.
 struct Group {
     child: Child,
+    /// Behind the child: what is not watched any more is dropped first.
+    _started: Started,
     /// Readable once the child has ended. Waiting on it leaves the zombie in place, so that the
     /// group's number cannot become somebody else's before the group is killed.
     #[cfg(target_os = "linux")]
@@ -141,7 +144,7 @@ impl Group {
         let start = |source| ProcessError::start(&program.path, &program.cwd, source);
         #[expect(clippy::disallowed_methods, reason = "this is the room that spawns")]
         let mut command = Command::new(&program.path);
-        let child = command
+        command
             .args(&program.args)
             .env_clear()
             .envs(program.env.iter().map(|(name, value)| (name, value)))
@@ -150,9 +153,8 @@ impl Group {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(start)?;
+            .kill_on_drop(true);
+        let (child, started) = orphans::spawn(&mut command).map_err(start)?;
         #[cfg(target_os = "linux")]
         #[expect(deprecated, reason = "unsound only for a type that lies about its descriptor")]
         let exit = pid(&child)
@@ -162,6 +164,7 @@ impl Group {
             .and_then(|fd| tokio::io::unix::AsyncFd::new(fd).ok());
         Ok(Self {
             child,
+            _started: started,
             #[cfg(target_os = "linux")]
             exit,
         })

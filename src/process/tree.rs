@@ -8,8 +8,9 @@
 //! What escapes: a process that another user owns (a set-uid program), and work handed to a
 //! daemon outside (cron, systemd, docker). A pid namespace around the program (crate `sandbox`)
 //! takes the first along as well, and ends also when the supervisor is killed. Without one,
-//! that death ends the program itself where `setpriv --pdeathsig` stood before it, and
-//! [`kill_session`] ends what did not move to another session.
+//! that death ends the program itself where `setpriv --pdeathsig` stood before it, and the worker
+//! ends the rest (the room `orphans`); a worker that adopts nobody ends by [`kill_session`] what
+//! did not move to another session.
 //!
 //! On macOS there is no subreaper: the program's process group is killed, and no more.
 
@@ -183,7 +184,7 @@ fn pause(time: Duration) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-use linux::{Process, pidfd, processes, wait_readable};
+pub(super) use linux::{Process, pidfd, processes, wait_readable};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -193,25 +194,25 @@ mod linux {
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-    pub(super) fn pidfd(pid: Pid) -> rustix::io::Result<OwnedFd> {
+    pub(in crate::process) fn pidfd(pid: Pid) -> rustix::io::Result<OwnedFd> {
         pidfd_open(pid, PidfdFlags::empty())
     }
 
-    pub(super) fn wait_readable(fd: &OwnedFd, patience: Duration) -> bool {
+    pub(in crate::process) fn wait_readable(fd: &OwnedFd, patience: Duration) -> bool {
         let timeout = rustix::time::Timespec::try_from(patience).ok();
         poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
     /// A line of the process table.
-    pub(super) struct Process {
-        pub(super) pid: Pid,
-        pub(super) parent: Pid,
-        pub(super) session: Pid,
-        pub(super) alive: bool,
+    pub(in crate::process) struct Process {
+        pub(in crate::process) pid: Pid,
+        pub(in crate::process) parent: Pid,
+        pub(in crate::process) session: Pid,
+        pub(in crate::process) alive: bool,
     }
 
     impl Process {
-        pub(super) fn read(pid: Pid) -> Option<Self> {
+        pub(in crate::process) fn read(pid: Pid) -> Option<Self> {
             let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
             // The program's name stands in brackets and may hold brackets and blanks itself.
             let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
@@ -226,7 +227,7 @@ mod linux {
 
     /// The process table. Kernel threads and the first process, whose parent is nobody, are
     /// left out.
-    pub(super) fn processes() -> impl Iterator<Item = Process> {
+    pub(in crate::process) fn processes() -> impl Iterator<Item = Process> {
         std::fs::read_dir("/proc")
             .into_iter()
             .flatten()

@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 
 use crate::git::remove_tree;
 use crate::model::{RunId, TaskId};
+use crate::process::kill_marked;
+
+/// A variable that every lane's program is given, with the path of its copy: by it a later worker
+/// finds what is left of a run whose supervisor and worker were both killed.
+pub const COPY_MARK: &str = "RELAY_COPY";
 
 /// The home's folder of copies.
 #[derive(Clone, Debug)]
@@ -63,7 +68,7 @@ impl Copies {
         Ok(CopyDir { path, lock_path, _lock: lock })
     }
 
-    /// Removes what a worker that died left behind. Copies of living jobs are locked, and those a
+    /// Ends and removes what a worker that died left behind. Copies of living jobs are locked, and those a
     /// person asked to keep have no lock file: both stay.
     pub fn sweep(&self) {
         let Ok(entries) = std::fs::read_dir(&self.root) else { return };
@@ -82,6 +87,10 @@ impl Copies {
                 continue;
             }
             let copy = self.root.join(copy);
+            let killed = kill_marked(COPY_MARK, copy.as_os_str());
+            if killed > 0 {
+                tracing::warn!(killed, path = %copy.display(), "a left-over run was still alive");
+            }
             if let Err(error) = remove_all(&copy) {
                 tracing::warn!(path = %copy.display(), %error, "a left-over copy stays");
                 continue;

@@ -3,6 +3,7 @@
 // Tells clippy that helpers here are tests too: they may unwrap and print.
 #![cfg(test)]
 
+mod canary;
 mod cli;
 mod corpus;
 #[cfg(target_os = "linux")]
@@ -17,6 +18,8 @@ mod one_machine;
 mod queue;
 mod site;
 mod support;
+#[cfg(target_os = "linux")]
+mod survivors;
 mod tidy;
 #[cfg(target_os = "linux")]
 mod tree;

@@ -1,8 +1,9 @@
 //! Nothing survives a run: real processes, real signals, `relay __supervise` as it is shipped.
 //!
-//! Every test builds the same tree: a foreground `sleep`, a background one, one that was forked
-//! twice, one in a session of its own and one below that in yet another, all holding standard
-//! output. A fifo keeps the script waiting until the test has seen them all.
+//! Every test builds the same tree, of every kind of process that likes to outlive its run. A fifo
+//! keeps the script waiting until the test has seen them all. Whole workers: `survivors`.
+
+mod output;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use relay::model::{Clock, Secret};
 use relay::process::{
-    CUT, EndedBy, LaneEnd, LaneLimits, LaneRun, Limits, ProcessError, Program, Redactor, run,
-    run_lane,
+    EndedBy, LaneEnd, LaneLimits, LaneRun, Limits, ProcessError, Program, Redactor, adopt_orphans,
+    kill_marked, run, run_lane,
 };
 use relay::system::SystemClock;
 use relay_sandbox::{Confinement, Tools, choose, wrap};
@@ -22,20 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::clock::ManualClock;
 use crate::support::full::skip;
-use crate::support::processes::{Marked, PATIENCE, living_in, tool};
-
-const TREE: &str = r#"
-mkfifo go || exit 90
-sleep 600 $MARK &
-( ( sleep 600 $MARK & ) & )
-setsid sh -c 'sleep 600 $MARK & setsid sh -c "sleep 600 \$MARK & wait" & wait' &
-echo ready
-read word < go
-exit 3
-"#;
-
-/// How many marked processes the script starts.
-const SLEEPERS: usize = 4;
+use crate::support::processes::{
+    IN_OTHER_SESSIONS, KINDS, Marked, PATIENCE, kinds, living_in, tool,
+};
 
 const LIMITS: LaneLimits = LaneLimits {
     time: Duration::from_secs(3600),
@@ -109,20 +99,27 @@ impl Bench {
         self.go(self.run(script, stdin)).await.unwrap()
     }
 
+    /// The script of the tree.
+    fn tree_script(&self) -> String {
+        let kinds = kinds(self.dir.path());
+        let end = "[ $word = much ] && exec yes\nexit 3";
+        format!("mkfifo go || exit 90\n{kinds}\necho ready\nread word < go\n{end}\n")
+    }
+
     /// Runs the tree, does `act` once it stands, and returns how it ended and that it is gone.
     async fn tree(&self, act: impl AsyncFnOnce(&Self)) -> LaneEnd {
-        let (end, ()) = tokio::join!(self.go(self.run(TREE, b"")), async {
+        let (end, ()) = tokio::join!(self.go(self.run(&self.tree_script(), b"")), async {
             self.stands().await;
             act(self).await;
         });
         assert_eq!(self.marked.alive(), [], "alive after the run ended");
-        assert_eq!(self.lines(), ["ready"]);
+        assert_eq!(self.lines()[0], "ready");
         end.unwrap()
     }
 
     /// Waits until the tree is complete and its one line was read: a stall counts from there.
     async fn stands(&self) {
-        self.marked.wait_for(SLEEPERS).await;
+        self.marked.wait_for(KINDS).await;
         for _ in 0..PATIENCE.as_millis() / 10 {
             if !self.lines().is_empty() {
                 return;
@@ -138,8 +135,12 @@ impl Bench {
 
     /// Lets the script go on to its end.
     async fn release(&self) {
+        self.say("go\n").await;
+    }
+
+    async fn say(&self, word: &'static str) {
         let fifo = self.dir.path().join("go");
-        tokio::task::spawn_blocking(move || std::fs::write(fifo, "go\n")).await.unwrap().unwrap();
+        tokio::task::spawn_blocking(move || std::fs::write(fifo, word)).await.unwrap().unwrap();
     }
 }
 
@@ -160,6 +161,10 @@ async fn every_end(confinement: &Confinement) {
     let bench = at(LaneLimits { stall: Some(stall), ..LIMITS });
     let end = bench.tree(async |bench| bench.clock.advance(stall)).await;
     assert_eq!(end.ended_by, EndedBy::Stalled);
+
+    let bench = at(LaneLimits { stdout_total: 1 << 10, ..LIMITS });
+    let end = bench.tree(async |bench| bench.say("much\n").await).await;
+    assert_eq!(end.ended_by, EndedBy::OutputLimit);
 
     let bench = at(LIMITS);
     let asked = Mutex::new(Duration::ZERO);
@@ -205,10 +210,10 @@ read word < go"#;
 #[tokio::test]
 async fn nothing_survives_a_dropped_future() {
     let bench = Bench::bare();
-    let running = bench.go(bench.run(TREE, b""));
+    let running = bench.go(bench.run(&bench.tree_script(), b""));
     tokio::select! {
         end = running => panic!("it ended: {end:?}"),
-        () = bench.marked.wait_for(SLEEPERS) => {}
+        () = bench.marked.wait_for(KINDS) => {}
     }
     bench.marked.wait_for(0).await;
 }
@@ -220,8 +225,8 @@ async fn nothing_survives_a_killed_worker() {
 
 async fn killed_worker(confinement: Confinement) {
     let bench = Bench::new(confinement);
-    let mut worker = another_worker(&bench, TREE);
-    bench.marked.wait_for(SLEEPERS).await;
+    let mut worker = another_worker(&bench, &bench.tree_script());
+    bench.marked.wait_for(KINDS).await;
     worker.kill().unwrap();
     worker.wait().unwrap();
     bench.marked.wait_for(0).await;
@@ -233,14 +238,70 @@ async fn killed_worker(confinement: Confinement) {
 async fn a_killed_supervisor_is_told_and_its_session_dies() {
     let Some(setpriv) = tool("setpriv") else { return skip("setpriv is not installed") };
     let bench = Bench::new(Confinement::Bare { setpriv: Some(setpriv) });
-    let (end, ()) = tokio::join!(bench.go(bench.run(TREE, b"")), async {
-        bench.marked.wait_for(SLEEPERS).await;
+    let (end, ()) = tokio::join!(bench.go(bench.run(&bench.tree_script(), b"")), async {
+        bench.marked.wait_for(KINDS).await;
         kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
     });
     let error = end.unwrap_err();
     assert!(matches!(error, ProcessError::SupervisorLost { .. }), "{error}");
     assert!(error.to_string().contains("signal 9"), "{error}");
-    assert_eq!(bench.marked.alive().len(), 2, "those in sessions of their own");
+    assert_eq!(bench.marked.alive().len(), IN_OTHER_SESSIONS);
+}
+
+/// A worker that adopts orphans, as the shipped one does, ends those as well.
+#[tokio::test]
+async fn nothing_survives_a_killed_supervisor() {
+    for setpriv in [None, tool("setpriv")] {
+        let bench = Bench::new(Confinement::Bare { setpriv });
+        let mut worker = another_worker(&bench, &bench.tree_script());
+        bench.marked.wait_for(KINDS).await;
+        kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
+        bench.marked.wait_for(0).await;
+        worker.wait().unwrap();
+    }
+}
+
+/// Without adopting, nothing but this finds what moved to another session; it does not find what
+/// took its environment off.
+#[tokio::test]
+async fn what_carries_the_mark_of_a_run_is_found_by_it() {
+    let bench = Bench::bare();
+    let (end, ()) = tokio::join!(bench.go(bench.run(&bench.tree_script(), b"")), async {
+        bench.marked.wait_for(KINDS).await;
+        kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
+    });
+    assert!(end.is_err(), "{end:?}");
+    assert_eq!(kill_marked("MARK", "0.another".as_ref()), 0);
+    assert!(kill_marked("MARK", bench.marked.mark.as_ref()) >= IN_OTHER_SESSIONS - 1);
+    let left = [bench.dir.path().join("innocent").display().to_string()];
+    assert_eq!(bench.marked.names(), left);
+}
+
+/// One that is stopped is woken; one that is stopped over and over is killed.
+#[tokio::test]
+async fn a_lane_cannot_hold_its_supervisor_up() {
+    let bench = Bench::bare();
+    let script = "kill -STOP $PPID; echo ready; sleep 600 $MARK & wait";
+    let (end, ()) = tokio::join!(bench.script(script, b""), async {
+        bench.marked.wait_for(1).await;
+        bench.stop.cancel();
+    });
+    assert_eq!(end.ended_by, EndedBy::Asked);
+    assert_eq!(bench.marked.alive(), []);
+
+    let bench = Bench::bare();
+    let script = "sleep 600 $MARK & while :; do kill -STOP $PPID; done";
+    let (end, ()) = tokio::join!(bench.go(bench.run(script, b"")), async {
+        bench.marked.wait_for(1).await;
+        bench.stop.cancel();
+        while bench.marked.alive().len() == 1 {
+            // A supervisor that is held up long enough.
+            bench.clock.advance(Duration::from_secs(31));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    assert!(matches!(end, Err(ProcessError::Survivors { .. }) | Ok(_)), "{end:?}");
+    assert_eq!(living_in(bench.dir.path()), [""; 0]);
 }
 
 #[tokio::test]
@@ -262,8 +323,8 @@ async fn full_box_nothing_survives_a_killed_worker() {
 async fn full_box_nothing_survives_a_killed_supervisor() {
     let Some(confinement) = the_box().await else { return };
     let bench = Bench::new(confinement);
-    let mut worker = another_worker(&bench, TREE);
-    bench.marked.wait_for(SLEEPERS).await;
+    let mut worker = another_worker(&bench, &bench.tree_script());
+    bench.marked.wait_for(KINDS).await;
     let pid = Pid::from_raw(worker.id().cast_signed()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     kill_process(bench.marked.supervisor(), Signal::KILL).unwrap();
@@ -309,174 +370,19 @@ async fn the_box() -> Option<Confinement> {
     Some(confinement)
 }
 
-#[tokio::test]
-async fn the_program_gets_what_it_was_given_and_the_supervisor_shows_none_of_it() {
-    let bench = Bench::bare();
-    let script = r#"
-cat
-[ -t 0 ] || [ -e /dev/tty ] && (: < /dev/tty) 2>/dev/null && echo "has a terminal"
-env | grep -v -e ^_= -e ^PWD= -e ^SHLVL= -e ^OLDPWD= -e ^MARK=
-tr '\0' ' ' < /proc/$PPID/cmdline | sed 's/.*relay/relay/'; echo
-echo "$(cat /proc/$PPID/environ 2>/dev/null | tr '\0' ' ')."
-exit 7"#;
-    let end = bench.script(script, b"some words\n").await;
-    let lines = bench.lines();
-    let expected = ["some words", "PATH=/usr/bin:/bin", "relay __supervise ", "."];
-    assert_eq!(lines, expected);
-    assert_eq!((end.code, end.signal), (Some(7), None));
-}
-
-#[tokio::test]
-async fn a_signal_is_told_as_one() {
-    let end = Bench::bare().script("kill -TERM $$", b"").await;
-    assert_eq!((end.code, end.signal, end.ended_by), (None, Some(15), EndedBy::Itself));
-}
-
-#[tokio::test]
-async fn a_start_that_fails_says_why_and_nobody_can_imitate_it() {
-    let bench = Bench::bare();
-    let plain = bench.dir.path().join("plain");
-    std::fs::write(&plain, "text").unwrap();
-    let at = |path: &Path, cwd: &Path| {
-        let mut run = bench.run("", b"unread");
-        run.program.path = path.to_owned();
-        run.program.cwd = cwd.to_owned();
-        run
-    };
-    let absent = bench.dir.path().join("absent");
-    let error = bench.go(at(&absent, bench.dir.path())).await.unwrap_err();
-    assert!(matches!(&error, ProcessError::NotFound(path) if *path == absent), "{error}");
-    let error = bench.go(at(&plain, bench.dir.path())).await.unwrap_err();
-    assert!(matches!(&error, ProcessError::NotExecutable(path) if *path == plain), "{error}");
-    let error = bench.go(at(Path::new("/bin/sh"), &absent)).await.unwrap_err();
-    assert!(matches!(&error, ProcessError::NoFolder(path) if *path == absent), "{error}");
-    let mut run = bench.run("", b"");
-    run.program.args.push("x".repeat(8 << 20).into());
-    let error = bench.go(run).await.unwrap_err();
-    assert!(matches!(&error, ProcessError::Start { .. }), "{error}");
-    let mut run = bench.run("", b"");
-    run.supervisor.clone_from(&absent);
-    let error = bench.go(run).await.unwrap_err();
-    assert!(matches!(&error, ProcessError::NotFound(path) if *path == absent), "{error}");
-
-    // It writes the supervisor's words wherever it can.
-    let script = r#"
-for fd in 0 1 2 3 4 5 6 7 8 9; do
-    echo '{"not_started":{"errno":2,"text":"no"}}' 2>/dev/null >&$fd
-    echo '{"not_started":{"errno":2,"text":"no"}}' 2>/dev/null > /proc/$PPID/fd/$fd
-done
-exit 126"#;
-    let end = bench.script(script, b"x").await;
-    assert_eq!((end.code, end.ended_by), (Some(126), EndedBy::Itself));
-}
-
-#[tokio::test]
-async fn a_stop_before_the_start_runs_nothing() {
-    let bench = Bench::bare();
-    bench.stop.cancel();
-    // More than the socket holds, so that the message cannot be over before the stop.
-    let end = bench.script("echo ran", &vec![b'x'; 4 << 20]).await;
-    assert_eq!((end.code, end.signal, end.ended_by), (None, None, EndedBy::Asked));
-    assert_eq!(bench.lines(), [""; 0]);
-}
-
-#[tokio::test]
-async fn input_that_is_not_read_hangs_nothing() {
-    let bench = Bench::bare();
-    let much = vec![b'x'; 4 << 20];
-    assert_eq!(bench.script("exit 5", &much).await.code, Some(5));
-    assert_eq!(bench.script("exec <&-; exit 6", &much).await.code, Some(6));
-    let end = bench.script("wc -c", &much).await;
-    assert_eq!((end.code, bench.lines()), (Some(0), vec![(4 << 20).to_string()]));
-}
-
-#[tokio::test]
-async fn a_program_may_close_its_output_and_live_on() {
-    let bench = Bench::bare();
-    let script = "mkfifo go; echo one; sleep 600 $MARK & exec >&- 2>&-; read word < go; exit 5";
-    let (end, ()) = tokio::join!(bench.script(script, b""), async {
-        bench.marked.wait_for(1).await;
-        bench.release().await;
-    });
-    assert_eq!((end.code, end.ended_by), (Some(5), EndedBy::Itself));
-    assert_eq!(bench.lines(), ["one"]);
-}
-
-#[tokio::test]
-async fn output_over_a_limit_is_cut_or_ends_the_run() {
-    let long = "echo first; head -c 3000 /dev/zero | tr '\\0' x; echo; printf last";
-    let bench = Bench::bare();
-    let end = bench.script(long, b"").await;
-    let cut = format!("{}{CUT}", "x".repeat(LIMITS.stdout_line));
-    assert_eq!(bench.lines(), ["first", cut.as_str(), "last"]);
-    assert_eq!((end.code, end.ended_by, end.stdout_bytes), (Some(0), EndedBy::Itself, 3011));
-
-    let limits = LaneLimits { stdout_total: 10, ..LIMITS };
-    let bench = Bench { limits, ..Bench::bare() };
-    assert_eq!(bench.script("printf 1234567890", b"").await.ended_by, EndedBy::Itself);
-    let end = bench.script("printf 12345678901; sleep 600 $MARK", b"").await;
-    assert_eq!(end.ended_by, EndedBy::OutputLimit);
-    assert_eq!(bench.script("printf 12345678901", b"").await.ended_by, EndedBy::OutputLimit);
-    assert_eq!(bench.lines(), ["1234567890"; 3]);
-
-    let errors = "i=0; while [ $i -lt 500 ]; do echo line $i >&2; i=$((i+1)); done";
-    let end = Bench::bare().script(errors, b"").await;
-    assert_eq!(end.stderr.len(), 1 << 10);
-    assert!(end.stderr.ends_with(b"line 499\n"));
-    let limits = LaneLimits { stderr_over_kills: true, ..LIMITS };
-    let end = Bench { limits, ..Bench::bare() }.script(errors, b"").await;
-    assert_eq!(end.ended_by, EndedBy::OutputLimit);
-}
-
-#[tokio::test]
-async fn a_secret_written_in_pieces_is_found_in_both_streams() {
-    let bench = Bench { secrets: vec![Secret::new("ghp_0123456789")], ..Bench::bare() };
-    let script = "
-printf 'a ghp_0123'; sleep 0.05; printf '456789 b\n'
-printf 'a ghp_0123' >&2; sleep 0.05; printf '456789 b\n' >&2";
-    let end = bench.script(script, b"").await;
-    assert_eq!(bench.lines(), ["a [redacted] b"]);
-    assert_eq!(String::from_utf8_lossy(&end.stderr), "a [redacted] b\n");
-
-    // What a limit cuts off does not leave the beginning of a secret behind.
-    let limits = LaneLimits { stdout_total: 10, ..LIMITS };
-    let bench = Bench { limits, secrets: vec![Secret::new("ghp_0123456789")], ..Bench::bare() };
-    bench.script("printf 'a ghp_0123456789'", b"").await;
-    assert_eq!(bench.lines(), ["a "]);
-}
-
-/// A hundred megabytes, once in one line and once in many, pass through in little memory.
-#[tokio::test]
-async fn much_output_does_not_grow_the_worker() {
-    let script = "yes 0123456789012345678901234567890123456789 | head -c 50000000
-        head -c 50000000 /dev/zero";
-    let bench = Bench::bare();
-    let mut worker = another_worker(&bench, script);
-    let mut said = String::new();
-    let mut out = worker.stdout.take().unwrap();
-    let reading = tokio::task::spawn_blocking(move || {
-        std::io::Read::read_to_string(&mut out, &mut said).unwrap();
-        said
-    });
-    let said = tokio::time::timeout(PATIENCE * 2, reading).await.unwrap().unwrap();
-    worker.wait().unwrap();
-    let grown = said.split_once("100000000 bytes, grown by ").expect(&said).1;
-    let kib: u64 = grown.split_once(' ').unwrap().0.parse().unwrap();
-    assert!(kib < 4096, "the worker grew by {kib} KiB");
-}
-
 /// The body of [`another_worker`]: runs what its folder says, and tells how it grew.
 #[tokio::test]
 #[ignore = "a part of other tests"]
 async fn a_worker_of_its_own() {
     let Ok(asked) = std::fs::read("worker.json") else { return };
+    adopt_orphans().unwrap();
     let asked: Asked = serde_json::from_slice(&asked).unwrap();
     let mut bench = Bench::bare();
     bench.limits.stdout_total = 1 << 30;
-    bench.marked.mark = asked.mark;
     let mut run = bench.run("", b"");
     (run.program.path, run.program.args, run.program.cwd) = (asked.path, asked.args, asked.cwd);
-    run.program.env[1].1 = bench.marked.mark.clone().into();
+    // Not in the bench, which would end what carries it.
+    run.program.env[1].1 = asked.mark.into();
     let mut on_line = |_: &[u8]| {};
     // Once with little, so that what any run needs is there.
     let little = bench.run("echo", b"");

@@ -15,6 +15,7 @@ use crate::cli::site::Site;
 use crate::client::Client;
 use crate::git::Git;
 use crate::model::{Label, LaneName, Secret, WorkerName};
+use crate::process::adopt_orphans;
 use crate::work::copies::Copies;
 use crate::work::job;
 use crate::work::lane::Lanes;
@@ -60,6 +61,9 @@ pub(in crate::cli) struct Start<'a> {
 pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow::Result<()> {
     let Start { context, worker, client, lanes, github, progress, max_run, keep } = start;
     let home = lanes.relay_home.clone();
+    if let Err(error) = adopt_orphans() {
+        tracing::warn!(%error, "what a killed supervisor leaves behind may live on");
+    }
     let copies = Copies::open(home.join("work"))?;
     copies.sweep();
     let git = git(context, &home)?;

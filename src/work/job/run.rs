@@ -268,9 +268,11 @@ impl Job {
             }
         };
         let running = run_lane(run, &*self.shared.clock, self.signal.token(), &mut on_line);
-        let end = Box::pin(running)
-            .await
-            .map_err(|error| Stop::new(StopReason::Crashed, error.to_string()))?;
+        // A run that was called off keeps that reason, however it came to its end.
+        let end = Box::pin(running).await.map_err(|error| {
+            let reason = self.signal.reason().unwrap_or(StopReason::Crashed);
+            Stop::new(reason, error.to_string())
+        })?;
         let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
         let mut verdict = reader.end(&relay_lanes::Exit {
             code: end.code,

@@ -36,8 +36,8 @@ impl Lanes {
             &EnvRequest::Vendor { names: &self.pass_env, agent: brief.agent },
         );
         env.extend(claude::ENV.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-        let lane =
-            Described { program, invocation, env, cwd: brief.workdir, reader: claude::reader() };
+        let (cwd, workdir) = (brief.workdir, brief.workdir);
+        let lane = Described { program, invocation, env, cwd, workdir, reader: claude::reader() };
         self.prepared(brief.max_run, &self.boxing.claude, lane)
     }
 

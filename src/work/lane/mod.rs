@@ -14,6 +14,7 @@ use relay_lanes::{Invocation, Reader};
 use relay_sandbox::{Confinement, wrap};
 
 use super::boxing::Boxing;
+use super::copies::COPY_MARK;
 
 pub use self::process::{process_config, process_lanes};
 use super::job::Stop;
@@ -103,6 +104,8 @@ struct Described<'a> {
     invocation: Invocation,
     env: Vec<(OsString, OsString)>,
     cwd: &'a Path,
+    /// The copy, which the run is known by.
+    workdir: &'a Path,
     reader: Box<dyn Reader>,
 }
 
@@ -132,7 +135,8 @@ impl Lanes {
         wall: &Confinement,
         lane: Described<'_>,
     ) -> Result<Prepared, Stop> {
-        let Described { program, invocation, env, cwd, reader } = lane;
+        let Described { program, invocation, mut env, cwd, workdir, reader } = lane;
+        env.push((COPY_MARK.into(), workdir.into()));
         // Behind the wall a program that is not there looks like one that failed.
         check_executable(program).map_err(|error| {
             Stop::new(StopReason::VendorError, format!("{error} (hint: `relay lane ls`)"))

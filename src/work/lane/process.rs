@@ -42,6 +42,7 @@ impl Lanes {
             invocation: invocation(&config, &request),
             env,
             cwd: config.cwd.as_deref().unwrap_or(brief.workdir),
+            workdir: brief.workdir,
             reader: reader(&job_key),
         };
         self.prepared(brief.max_run, &self.boxing.confinement, lane)

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod fake_github;
 pub mod full;
 pub mod git_http;
+pub mod hosted;
 pub mod house;
 #[cfg(target_os = "linux")]
 pub mod model;

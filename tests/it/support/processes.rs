@@ -29,10 +29,20 @@ impl Marked {
         Self { mark: format!("0.{digits}") }
     }
 
-    /// The `sleep` processes that carry the mark and are alive.
+    /// The processes that carry the mark and are alive.
     pub fn alive(&self) -> Vec<Pid> {
-        let sleeps = |line: &str| line.starts_with("sleep\0") && line.contains(&self.mark);
-        all().into_iter().filter(|p| sleeps(&p.line)).map(|p| p.pid).collect()
+        self.all().into_iter().map(|p| p.pid).collect()
+    }
+
+    /// What they are called.
+    pub fn names(&self) -> Vec<String> {
+        let name = |p: Process| p.line.split('\0').next().unwrap_or_default().to_owned();
+        self.all().into_iter().map(name).collect()
+    }
+
+    fn all(&self) -> Vec<Process> {
+        let is_marked = |p: &Process| p.line.split('\0').any(|word| word == self.mark);
+        all().into_iter().filter(is_marked).collect()
     }
 
     /// Waits until exactly this many are alive.
@@ -60,6 +70,40 @@ impl Marked {
         });
         chains.find_map(|found| found).expect("no supervisor above the marked processes")
     }
+}
+
+/// Every kind of process that likes to outlive its run, all but the last holding standard output:
+/// a child, one forked twice, one in a session of its own and one below that in yet another, one
+/// that no polite signal ends, one in a process group of its own, and one in a session of its own
+/// with another name (of [`innocent`], made in `folder`), no environment and no output.
+pub fn kinds(folder: &Path) -> String {
+    let innocent = innocent(folder);
+    format!(
+        r#"
+sleep 600 $MARK &
+( ( sleep 600 $MARK & ) & )
+setsid sh -c 'sleep 600 $MARK & setsid sh -c "sleep 600 \$MARK & wait" & wait' &
+sh -c 'trap "" HUP INT TERM; exec sleep 600 $MARK' &
+bash -c 'set -m; sleep 600 $MARK & wait' &
+setsid env -i {} 600 $MARK < /dev/null > /dev/null 2>&1 &
+"#,
+        innocent.display()
+    )
+}
+
+/// How many marked processes [`kinds`] starts.
+pub const KINDS: usize = 7;
+
+/// How many of them left the session they were started in.
+pub const IN_OTHER_SESSIONS: usize = 3;
+
+/// A `sleep` of another name in `folder`, made where it is missing.
+pub fn innocent(folder: &Path) -> PathBuf {
+    let path = folder.join("innocent");
+    if !path.exists() {
+        std::os::unix::fs::symlink(tool("sleep").expect("sleep"), &path).expect("linked");
+    }
+    path
 }
 
 impl Drop for Marked {

@@ -191,6 +191,11 @@ impl FakeRepo {
         self.with(|repo| repo.permissions.insert(login.to_owned(), permission.to_owned()));
     }
 
+    /// Where git finds it.
+    pub fn is_cloned_from(&self, url: &str) {
+        self.with(|repo| url.clone_into(&mut repo.clone_url));
+    }
+
     pub fn archive(&self) {
         self.with(|repo| repo.archived = true);
     }
