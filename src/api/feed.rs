@@ -71,6 +71,17 @@ pub struct StatusAnswer {
     pub forges: Vec<ForgeStatus>,
 }
 
+/// `GET /health`. A damaged database is a refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthAnswer {
+    /// The database's size in bytes, its write-ahead log included.
+    pub bytes: u64,
+    /// Whether every page was read and found sound; a large database is not read through.
+    pub read_through: bool,
+    /// When the newest event was told, by the site's clock of then.
+    pub newest_event: Option<Timestamp>,
+}
+
 /// How it stands with one linked repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgeStatus {

@@ -8,7 +8,7 @@ pub mod route;
 pub mod tasks;
 pub mod work;
 
-pub use feed::{EventsAnswer, EventsQuery, LogAnswer, LogQuery, StatusAnswer};
+pub use feed::{EventsAnswer, EventsQuery, HealthAnswer, LogAnswer, LogQuery, StatusAnswer};
 pub use problem::{Code, Problem};
 pub use route::{PREFIX, VERSION_HEADER};
 pub use tasks::{

@@ -22,6 +22,11 @@ pub enum Code {
     VersionMismatch,
     /// The body is too large.
     TooLarge,
+    /// The site's disk is full, read-only or failing. Nothing was changed; the same request may
+    /// succeed once that is mended.
+    Disk,
+    /// Another program holds the site's database. The same request may succeed a little later.
+    Busy,
     /// The site failed; its log says how.
     Internal,
     /// A code of a newer site.
@@ -39,6 +44,8 @@ impl Code {
             Self::LeaseLost | Self::Conflict | Self::WorkerUnknown | Self::VersionMismatch => 409,
             Self::TooLarge => 413,
             Self::Forge => 502,
+            Self::Busy => 503,
+            Self::Disk => 507,
             Self::Internal | Self::Unknown => 500,
         }
     }

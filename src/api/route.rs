@@ -49,6 +49,9 @@ pub const PREFERENCES: &str = "/preferences";
 /// `GET`: version, home, forges and their cool-downs.
 pub const STATUS: &str = "/status";
 
+/// `GET`: the database, read through.
+pub const HEALTH: &str = "/health";
+
 /// The path of a task's route, with the `#` escaped.
 #[must_use]
 pub fn task_path(template: &str, task: &TaskId) -> String {

@@ -21,6 +21,8 @@ pub struct Config {
     pub home: PathBuf,
     /// The person's own home folder.
     pub user_home: PathBuf,
+    /// TMPDIR: scratch files; `/tmp` unless set to an absolute path.
+    pub temp: PathBuf,
     /// The person's login on this machine, for the record of who asked.
     pub user: String,
     /// RELAY_SITE: a site elsewhere. Without it the owner of `home` is asked.
@@ -82,6 +84,14 @@ pub enum ConfigError {
         /// Why not.
         why: &'static str,
     },
+    /// A path that git and the database cannot be told.
+    #[error("{name}: `{value}` is not UTF-8 or holds a line break or another control character")]
+    PathText {
+        /// The setting.
+        name: &'static str,
+        /// What it is set to.
+        value: String,
+    },
     /// A path that is not absolute.
     #[error("{name}: `{value}` is not an absolute path")]
     Path {
@@ -97,7 +107,9 @@ impl ConfigError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NoHome => Some("export RELAY_HOME=/some/folder".to_owned()),
+            Self::NoHome | Self::PathText { .. } => {
+                Some("export RELAY_HOME=/some/folder".to_owned())
+            }
             Self::Site(_)
             | Self::Seconds { .. }
             | Self::Domain(_)
@@ -135,9 +147,17 @@ impl Config {
             Some(home) => home,
             None => user_home.as_ref().ok_or(ConfigError::NoHome)?.join(".harness"),
         };
+        if home.to_str().is_none_or(|path| path.chars().any(char::is_control)) {
+            let name = if get("RELAY_HOME").is_some() { "RELAY_HOME" } else { "HOME" };
+            return Err(ConfigError::PathText { name, value: home.display().to_string() });
+        }
         Ok(Self {
             user_home: user_home.unwrap_or_else(|| home.clone()),
             home,
+            temp: get("TMPDIR")
+                .map(PathBuf::from)
+                .filter(|folder| folder.is_absolute())
+                .unwrap_or_else(|| PathBuf::from("/tmp")),
             user: text("USER").or_else(|| text("LOGNAME")).unwrap_or_else(|| "local".to_owned()),
             site: text("RELAY_SITE").map(|v| v.parse()).transpose()?,
             github_token: text("RELAY_GITHUB_TOKEN").map(Secret::new),

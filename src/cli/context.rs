@@ -33,7 +33,12 @@ impl Context {
 
     /// Begins to log on stderr: warnings, and with RELAY_DEBUG=1 all of relay's own.
     pub fn start_log(&self) {
-        let filter = if self.config.debug { "warn,relay=debug" } else { "warn" };
+        // A pool of the database tells of each try; the error that comes of it names the cause.
+        let filter = if self.config.debug {
+            "warn,sqlx=off,sqlx_core=off,relay=debug"
+        } else {
+            "warn,sqlx=off,sqlx_core=off"
+        };
         let log = tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::new(filter))
             .with_writer(std::io::stderr)

@@ -48,6 +48,11 @@ pub fn report(error: &anyhow::Error) -> Exit {
     seen.exit
 }
 
+/// What helps with `error`, where that is known.
+pub fn hint_of(error: &anyhow::Error) -> Option<String> {
+    Seen::of(error).hint
+}
+
 /// What is shown of a failure.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {

@@ -62,7 +62,7 @@ impl From<Code> for Exit {
             Code::LeaseLost | Code::WorkerUnknown | Code::Conflict => Self::Conflict,
             Code::Forge => Self::Unreachable,
             Code::VersionMismatch => Self::Version,
-            Code::Internal | Code::Unknown => Self::Failed,
+            Code::Disk | Code::Busy | Code::Internal | Code::Unknown => Self::Failed,
         }
     }
 }

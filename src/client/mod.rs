@@ -16,10 +16,10 @@ use transport::Transport;
 use crate::api::route::{self, PREFIX, project_path, task_path, worker_path};
 use crate::api::{
     CancelRequest, ClaimAnswer, ClaimRequest, CreateTask, Doorbell, DoorbellQuery, EventsAnswer,
-    EventsQuery, HeartbeatAnswer, HeartbeatRequest, LinkProject, LocalPull, LogAnswer, LogChunk,
-    LogQuery, LogTaken, OpenLocalPull, PreferRequest, Preferences, Projects, RecordRequest,
-    RegisterRequest, ReleaseAnswer, ReleaseRequest, SetDone, StartRequest, StatusAnswer,
-    TaskDetail, Tasks, TasksQuery, Workers,
+    EventsQuery, HealthAnswer, HeartbeatAnswer, HeartbeatRequest, LinkProject, LocalPull,
+    LogAnswer, LogChunk, LogQuery, LogTaken, OpenLocalPull, PreferRequest, Preferences, Projects,
+    RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, SetDone, StartRequest,
+    StatusAnswer, TaskDetail, Tasks, TasksQuery, Workers,
 };
 use crate::model::{
     Event, LeaseRef, Preference, Project, RepoName, Task, TaskId, TaskState, Worker, WorkerId,
@@ -189,6 +189,11 @@ impl Client {
     /// The site's version, process and forges.
     pub async fn status(&self) -> Result<StatusAnswer, ClientError> {
         self.read(route::STATUS, &NOTHING).await
+    }
+
+    /// The site's database, read through.
+    pub async fn health(&self) -> Result<HealthAnswer, ClientError> {
+        self.read(route::HEALTH, &NOTHING).await
     }
 
     async fn read<Q: serde::Serialize + Sync, A: serde::de::DeserializeOwned>(

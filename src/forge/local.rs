@@ -34,7 +34,7 @@ pub enum LocalProblem {
     Empty,
     /// HEAD names a commit instead of a branch.
     Detached,
-    /// The path or the branch is not UTF-8.
+    /// The path or the branch is not UTF-8, or the path holds a control character.
     NotText,
     /// Something else, in git's words.
     Git(String),
@@ -65,7 +65,9 @@ impl fmt::Display for LocalProblem {
             Self::OtherOwner => "belongs to another user, so git refuses it (dubious ownership)",
             Self::Empty => "has no commit yet",
             Self::Detached => "HEAD is detached, so there is no default branch",
-            Self::NotText => "the path or the branch name is not UTF-8",
+            Self::NotText => {
+                "the path or the branch name is not UTF-8, or holds a control character"
+            }
             Self::Git(text) => text,
         })
     }
@@ -93,7 +95,7 @@ pub fn inspect(path: &Path) -> Result<LocalRepo, ForgeError> {
     // A linked worktree's own folder stays the remote: git resolves it to the shared repository.
     let remote = if bare { repo.path() } else { repo.workdir().unwrap_or(&path) };
     let remote = remote.canonicalize().unwrap_or_else(|_| path.clone());
-    if remote.to_str().is_none() {
+    if remote.to_str().is_none_or(|path| path.chars().any(char::is_control)) {
         return Err(bad(LocalProblem::NotText));
     }
     Ok(LocalRepo { path: remote, default_branch: branch, bare })

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::model::RepoProblem;
+use crate::model::{DiskProblem, RepoProblem};
 use crate::process::{Output, ProcessError};
 
 /// How much of git's own text goes into an error, in bytes.
@@ -77,9 +77,25 @@ impl GitError {
             Self::BadRemote { .. } | Self::NoBranch(_) | Self::NoDefaultBranch => {
                 RepoProblem::NotFound
             }
+            Self::Objects(error) if problem_in(error.message()) == Some(RepoProblem::Disk) => {
+                RepoProblem::Disk
+            }
             Self::Failed { .. } | Self::Process { .. } | Self::BadBranch(_) | Self::Objects(_) => {
                 RepoProblem::CheckoutFailed
             }
+        }
+    }
+
+    /// For a person: what helps, where it is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Disk { path, source } => DiskProblem::of(source).map(|why| why.mend(path)),
+            other if other.problem() == RepoProblem::Disk => Some(
+                "`relay doctor` shows the disk; relay goes on by itself once it has room"
+                    .to_owned(),
+            ),
+            _ => None,
         }
     }
 

@@ -85,6 +85,10 @@ const SETTINGS: &[&str] = &[
     "fetch.fsck.zeroPaddedFilemode=warn",
 ];
 
+/// The oldest git that takes settings from its environment (`GIT_CONFIG_COUNT`, 2.31), which is
+/// how it is given a token.
+pub const OLDEST_GIT: (u32, u32) = (2, 31);
+
 /// One git command of the worker.
 pub(super) struct Command<'a> {
     /// git's subcommand, for errors.
@@ -349,8 +353,19 @@ fn without_login(url: &str) -> String {
 }
 
 fn is_before_2_31(version: &str) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (2, 31)
+    numbers(version) < (2, 31)
+}
+
+/// `2.47.3 (Apple Git-154)` is (2, 47).
+fn numbers(version: &str) -> (u32, u32) {
+    let mut parts = version.split(['.', ' ']).map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+/// Whether relay works with a git of this version, as [`Git::version`] says it.
+#[must_use]
+pub fn is_new_enough(version: &str) -> bool {
+    numbers(version) >= OLDEST_GIT
 }
 
 #[cfg(test)]
@@ -402,6 +417,15 @@ mod tests {
             format!(r"'http.https://h/a'\''b.git.extraHeader=Authorization: Basic {basic}'")
         );
         assert!(is_before_2_31("2.30.2") && !is_before_2_31("2.31.0") && !is_before_2_31("3.0"));
+    }
+
+    #[test]
+    fn versions_of_git_are_read() {
+        assert_eq!(numbers("2.47.3"), (2, 47));
+        assert_eq!(numbers("2.39.5 (Apple Git-154)"), (2, 39));
+        assert_eq!(numbers("3.0.rc1"), (3, 0));
+        assert!(is_new_enough("2.31.0") && is_new_enough("3.0.rc1") && !is_new_enough("2.30.9"));
+        assert!(!is_new_enough("unknown"));
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::model::{IdError, Secret};
 
 pub use checkout::Copy;
 pub use error::GitError;
-pub use isolation::NETWORK_ENV;
+pub use isolation::{NETWORK_ENV, OLDEST_GIT, is_new_enough};
 pub use mirror::Mirror;
 pub use plant::plant;
 pub use push::{Fence, FenceClaim, Fenced, Push, Pushed};

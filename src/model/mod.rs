@@ -3,6 +3,7 @@
 //! Architecture invariant: nothing here does I/O, reads a clock or imports another room.
 
 pub mod clock;
+pub mod disk;
 pub mod event;
 pub mod id;
 pub mod lease;
@@ -17,6 +18,7 @@ pub mod usage;
 pub mod worker;
 
 pub use clock::{Clock, Ids, Timestamp};
+pub use disk::DiskProblem;
 pub use event::{Actor, Event, EventKind};
 pub use id::{
     ClaimId, Epoch, IdError, InstanceId, Label, LaneName, RepoName, RunId, TaskId, WorkerId,

@@ -38,3 +38,14 @@ pub enum QueueError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl QueueError {
+    /// For a person: what helps, where the database is the cause.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(cause) => cause.hint(),
+            _ => None,
+        }
+    }
+}

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use crate::model::{Clock, Ids};
 
-pub use crate::store::{LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept};
+pub use crate::store::{Health, LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept};
 pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
 pub use error::QueueError;
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
@@ -67,6 +67,14 @@ impl Queue {
     #[must_use]
     pub fn statements(&self) -> u64 {
         self.inner.store.statements()
+    }
+
+    /// Reads the database through, where it is not large.
+    ///
+    /// # Errors
+    /// The database's, where it is damaged.
+    pub async fn health(&self) -> Result<Health, QueueError> {
+        Ok(self.inner.store.health().await?)
     }
 
     /// Waits for what is under way and closes the store.

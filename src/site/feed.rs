@@ -10,8 +10,11 @@ use super::extract::{Asked, OfTask};
 use super::logs::Piece;
 use super::problem::{Answer, Refusal};
 use super::state::Site;
-use crate::api::{Code, EventsAnswer, EventsQuery, LogAnswer, LogQuery, Problem, StatusAnswer};
+use crate::api::{
+    Code, EventsAnswer, EventsQuery, HealthAnswer, LogAnswer, LogQuery, Problem, StatusAnswer,
+};
 use crate::model::{RunId, TaskId};
+use crate::queue::Health;
 
 /// The longest a log's reader is held.
 const FOLLOW_MAX: Duration = Duration::from_secs(60);
@@ -86,6 +89,11 @@ async fn piece(site: &Arc<Site>, run: &RunId, offset: u64) -> Answer<Piece> {
         Ok(read) => read.map_err(|e| Refusal::internal("reading the run's log", &e)),
         Err(cause) => Err(Refusal::internal("reading the run's log", &cause)),
     }
+}
+
+pub(super) async fn health(State(site): State<Arc<Site>>) -> Answer<Json<HealthAnswer>> {
+    let Health { bytes, read_through, newest_event } = site.queue.health().await?;
+    Ok(Json(HealthAnswer { bytes, read_through, newest_event }))
 }
 
 pub(super) async fn status(State(site): State<Arc<Site>>) -> Json<StatusAnswer> {

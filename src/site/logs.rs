@@ -3,7 +3,7 @@
 mod file;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,6 +51,11 @@ impl Logs {
     /// Logs under `folder`, which is made at the first write.
     pub fn new(clock: Arc<dyn Clock>, folder: PathBuf) -> Self {
         Self { clock, folder, leases: Mutex::default(), moved: watch::Sender::new(0) }
+    }
+
+    /// Where the logs stand.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// A claim gave this lease; the task's earlier one has ended.

@@ -21,7 +21,8 @@ use super::socket::{self, Socket};
 use super::state::Site;
 use super::timers::Timers;
 use super::watch::{Standing, Watch, watch};
-use crate::model::{Clock, Ids};
+use crate::model::disk::quoted;
+use crate::model::{Clock, DiskProblem, Ids};
 use crate::queue::{Queue, QueueError, Store, StoreError};
 
 /// How long a command waits for a home that another one holds for its moment.
@@ -155,18 +156,34 @@ impl OwnerError {
             Self::NotOurs { .. } => {
                 Some("set RELAY_HOME to a folder of your own, or run relay as that user".to_owned())
             }
-            Self::Lock { .. } => Some(
-                "a network file system may not lock: set RELAY_HOME to a local disk".to_owned(),
-            ),
-            Self::Socket { .. } => {
-                Some("set RELAY_HOME to a shorter path on a local disk".to_owned())
+            Self::Lock { path, cause } => Some(disk_hint(path, cause).unwrap_or_else(|| {
+                "a network file system may not lock: set RELAY_HOME to a local disk".to_owned()
+            })),
+            Self::Socket { path, cause } if cause.kind() == io::ErrorKind::AlreadyExists => {
+                Some(DiskProblem::InTheWay.mend(path))
+            }
+            Self::Socket { path, cause } => {
+                Some(disk_hint(path, cause).unwrap_or_else(|| {
+                    "set RELAY_HOME to a shorter path on a local disk".to_owned()
+                }))
             }
             Self::Silent { pid: Some(pid), .. } => {
                 Some(format!("it may be stopping: try again, or stop it (`kill {pid}`)"))
             }
-            Self::Home { .. } | Self::Silent { .. } | Self::Store(_) | Self::Queue(_) => None,
+            Self::Home { path, cause, .. } => Some(disk_hint(path, cause).unwrap_or_else(|| {
+                "set RELAY_HOME to a folder of your own on a local disk".to_owned()
+            })),
+            Self::Store(cause) => cause.hint(),
+            Self::Queue(cause) => cause.hint(),
+            Self::Silent { pid: None, home } => {
+                Some(format!("`fuser {}` names the process", quoted(&home.join("relay.lock"))))
+            }
         }
     }
+}
+
+fn disk_hint(path: &Path, cause: &io::Error) -> Option<String> {
+    DiskProblem::of(cause).map(|why| why.mend(path))
 }
 
 fn process(pid: Option<u32>) -> String {

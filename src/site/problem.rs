@@ -1,11 +1,13 @@
 //! Every refusal as `application/problem+json`: a code for programs, words and a hint for people.
 
+use std::path::Path;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::api::{Code, Problem};
-use crate::model::IdError;
-use crate::queue::QueueError;
+use crate::model::{DiskProblem, IdError};
+use crate::queue::{QueueError, StoreError};
 
 /// A refusal on its way out.
 #[derive(Debug)]
@@ -24,6 +26,13 @@ impl Refusal {
     pub fn internal(what: &str, cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "{what} failed");
         Self(Problem::new(Code::Internal, format!("{what} failed: {cause}")))
+    }
+
+    /// The disk refused at `path`; it is an internal failure where the cause is none of a disk's.
+    pub fn disk(what: &str, path: &Path, cause: &std::io::Error) -> Self {
+        let Some(why) = DiskProblem::of(cause) else { return Self::internal(what, cause) };
+        let detail = format!("{what} failed: {}: {cause}", path.display());
+        Self(Problem::new(Code::Disk, detail).hint(why.mend(path)))
     }
 }
 
@@ -66,7 +75,25 @@ impl From<QueueError> for Refusal {
             QueueError::Conflict { task, .. } => problem(Code::Conflict)
                 .hint(format!("`relay task get '{task}'` shows how it stands")),
             QueueError::Invalid(_) => problem(Code::BadRequest),
-            QueueError::Store(cause) => return Self::internal("the database", cause),
+            QueueError::Store(cause) => return stored(cause),
         })
     }
+}
+
+/// What the database did not do. What a person mends is not logged as relay's own failure: whoever
+/// asked is told, and asks again.
+fn stored(cause: &StoreError) -> Refusal {
+    let code = match cause {
+        StoreError::Disk { .. } | StoreError::Open { .. } => Code::Disk,
+        StoreError::Busy { .. } => Code::Busy,
+        _ => {
+            let mut refusal = Refusal::internal("the database", cause);
+            refusal.0.hint = cause.hint();
+            return refusal;
+        }
+    };
+    tracing::debug!(%cause, "the database did not do it");
+    let mut problem = Problem::new(code, cause.to_string());
+    problem.hint = cause.hint();
+    Refusal(problem)
 }

@@ -45,6 +45,7 @@ pub fn router(site: Arc<Site>) -> Router {
         .route(route::LOCAL_PULLS, post(work::open_local_pull).layer(limit(PULL_BODY_MAX)))
         .route(route::EVENTS, get(feed::events))
         .route(route::PREFERENCES, post(tasks::prefer).get(tasks::preferences))
+        .route(route::HEALTH, get(feed::health))
         .route(route::STATUS, get(feed::status));
     Router::new()
         .nest(PREFIX, api)

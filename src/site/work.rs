@@ -248,7 +248,10 @@ async fn append(site: &Arc<Site>, lease: &LeaseRef, chunk: &Arc<LogChunk>) -> An
     let (logs, lease, chunk) = (Arc::clone(&site.logs), lease.clone(), Arc::clone(chunk));
     let write = move || logs.append(&lease, &chunk.worker_id, chunk.offset, &chunk.text);
     match tokio::task::spawn_blocking(write).await {
-        Ok(written) => written.map_err(|e| Refusal::internal("writing the run's log", &e)),
+        Ok(written) => {
+            let folder = site.logs.folder();
+            written.map_err(|e| Refusal::disk("writing the run's log", folder, &e))
+        }
         Err(cause) => Err(Refusal::internal("writing the run's log", &cause)),
     }
 }

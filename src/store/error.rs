@@ -1,5 +1,12 @@
 //! What can go wrong with the database, named so that a person can act on it.
 
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use crate::model::DiskProblem;
+use crate::model::disk::quoted;
+
 /// Why the database did not do it. Every message names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -16,6 +23,8 @@ pub enum StoreError {
         path: String,
         /// The system's words.
         detail: String,
+        /// What it was, where that is known.
+        why: Option<DiskProblem>,
     },
     /// A newer relay made changes that this one does not know.
     #[error(
@@ -58,6 +67,8 @@ pub enum StoreError {
         path: String,
         /// What the database says.
         detail: String,
+        /// What it was, where that is known.
+        why: Option<DiskProblem>,
     },
     /// A row holds what this build cannot read.
     #[error("unreadable value in the database `{path}`: column `{column}`: {detail}")]
@@ -85,6 +96,43 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// For a person: what helps.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Open { path, why, .. } | Self::Disk { path, why, .. } => match why {
+                Some(why) => why.mend(Path::new(path)),
+                None => format!("`relay doctor` looks at the disk: ls -ld {}", shown(path)),
+            },
+            Self::Newer { .. } => {
+                "use the newer relay, or set RELAY_HOME to another folder; nothing was changed"
+                    .to_owned()
+            }
+            Self::Corrupt { path, .. } | Self::Row { path, .. } => {
+                let path = shown(path);
+                format!(
+                    "keep it aside and begin anew (`mv {path} {path}.damaged`, and the same for \
+                     `-wal` and `-shm` beside it); labelled issues come back by themselves, and \
+                     `sqlite3 {path}.damaged .recover` reads what is left"
+                )
+            }
+            Self::Busy { path } => format!(
+                "another program holds it (`fuser {}` names it): end that one, then try again",
+                shown(path)
+            ),
+            Self::Url { .. }
+            | Self::Migration { .. }
+            | Self::Statement { .. }
+            | Self::Closed { .. } => return None,
+        })
+    }
+}
+
+fn shown(path: &str) -> String {
+    quoted(Path::new(path))
+}
+
 /// Sorts what sqlx says. SQLite's result codes are those of sqlite.org/rescode.html; the low byte
 /// is the kind, the rest refines it.
 pub(super) fn explain(path: &str, error: sqlx::Error) -> StoreError {
@@ -101,9 +149,16 @@ pub(super) fn explain(path: &str, error: sqlx::Error) -> StoreError {
     };
     match (code, error) {
         (Some(5 | 6), _) => StoreError::Busy { path },
-        (Some(8 | 10 | 13), _) => StoreError::Disk { path, detail },
+        (Some(13), _) => StoreError::Disk { path, detail, why: Some(DiskProblem::Full) },
+        (Some(8 | 10), _) => {
+            let why = look(&path);
+            StoreError::Disk { path, detail, why }
+        }
         (Some(11 | 26), _) => StoreError::Corrupt { path, detail },
-        (Some(3 | 14 | 23), _) => StoreError::Open { path, detail },
+        (Some(3 | 14 | 23), _) => {
+            let why = look(&path);
+            StoreError::Open { path, detail, why }
+        }
         (_, sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed) => StoreError::Closed { path },
         (_, sqlx::Error::PoolTimedOut) => StoreError::Busy { path },
         (_, sqlx::Error::ColumnDecode { index, source }) => {
@@ -111,6 +166,25 @@ pub(super) fn explain(path: &str, error: sqlx::Error) -> StoreError {
         }
         _ => StoreError::Statement { path, detail },
     }
+}
+
+/// What stands in the way of writing the file: the database says less than the system does. The
+/// file is not opened: closing it would let go of the locks that the database holds in this process.
+pub(super) fn look(path: &str) -> Option<DiskProblem> {
+    let path = Path::new(path);
+    if path.metadata().is_ok_and(|file| !file.is_file()) {
+        return Some(DiskProblem::InTheWay);
+    }
+    if let Err(error) = access(path, Access::READ_OK | Access::WRITE_OK) {
+        return DiskProblem::of(&error.into());
+    }
+    // The files beside it are made and removed at each start.
+    let folder = path.parent()?;
+    if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        return DiskProblem::of(&error.into());
+    }
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    (disk.f_bavail == 0).then_some(DiskProblem::Full)
 }
 
 #[cfg(test)]

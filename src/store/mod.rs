@@ -12,6 +12,7 @@ mod claims;
 mod deaths;
 mod error;
 mod events;
+mod health;
 mod leases;
 mod migrate;
 mod people;
@@ -34,11 +35,12 @@ use sqlx::any::{AnyArguments, AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection};
 
-use crate::model::Task;
+use crate::model::{DiskProblem, Task};
 
 pub use claims::{Claim, ClaimedRow};
 pub use deaths::DeathLimits;
 pub use error::StoreError;
+pub use health::Health;
 pub use leases::{Finish, HeartbeatRow};
 pub use people::{Ended, Ending};
 pub use row::Fields;
@@ -58,6 +60,7 @@ const READERS: u32 = 2;
 pub struct Store {
     writer: AnyPool,
     readers: AnyPool,
+    options: AnyConnectOptions,
     path: String,
     /// Calls of [`Store::write`] and [`Store::read`].
     asked: AtomicU64,
@@ -78,18 +81,19 @@ impl Store {
         make_private(&path)?;
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(&format!("sqlite://{}?mode=rw", escaped(&path)))
-            .map_err(|e| StoreError::Open { path: path.clone(), detail: e.to_string() })?
+            .map_err(|e| StoreError::Open { path: path.clone(), detail: e.to_string(), why: None })?
             .disable_statement_logging();
         first_contact(&options).await.map_err(|e| error::explain(&path, e))?;
-        let writer = pool()
-            .min_connections(1)
-            .max_connections(1)
-            .connect_with(options.clone())
-            .await
-            .map_err(|e| error::explain(&path, e))?;
+        let writer =
+            pool().min_connections(1).max_connections(1).connect_with(options.clone()).await;
+        let writer = match writer {
+            Ok(writer) => writer,
+            Err(error) => return Err(cause_of(&path, &options, error).await),
+        };
         migrate::migrate(&writer, &path).await?;
-        let readers = pool().min_connections(0).max_connections(READERS).connect_lazy_with(options);
-        Ok(Self { writer, readers, path, asked: AtomicU64::new(0) })
+        let readers =
+            pool().min_connections(0).max_connections(READERS).connect_lazy_with(options.clone());
+        Ok(Self { writer, readers, options, path, asked: AtomicU64::new(0) })
     }
 
     /// Waits for what is under way and closes the file.
@@ -118,7 +122,8 @@ impl Store {
             rows
         });
         match done.await {
-            Ok(rows) => rows.map_err(|e| error::explain(&self.path, e)),
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => Err(cause_of(&self.path, &self.options, error).await),
             Err(_) => Err(StoreError::Closed { path: self.path.clone() }),
         }
     }
@@ -126,7 +131,10 @@ impl Store {
     /// Reads.
     async fn read(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        sql.fetch_all(&self.readers).await.map_err(|e| error::explain(&self.path, e))
+        match sql.fetch_all(&self.readers).await {
+            Ok(rows) => Ok(rows),
+            Err(error) => Err(cause_of(&self.path, &self.options, error).await),
+        }
     }
 
     /// The task, where the write before it touched exactly one row.
@@ -170,13 +178,30 @@ async fn first_contact(options: &AnyConnectOptions) -> Result<(), sqlx::Error> {
     connection.close().await
 }
 
+/// What an error of a pool means. One that waited in vain for a connection does not say why none
+/// could be made; making one by hand does.
+async fn cause_of(path: &str, options: &AnyConnectOptions, error: sqlx::Error) -> StoreError {
+    let error = match error {
+        sqlx::Error::PoolTimedOut => match first_contact(options).await {
+            Err(cause) => cause,
+            Ok(()) => sqlx::Error::PoolTimedOut,
+        },
+        other => other,
+    };
+    error::explain(path, error)
+}
+
 /// Makes the file for its owner alone: it holds the texts of private issues. SQLite gives the
 /// files beside it the same mode.
 fn make_private(path: &str) -> Result<(), StoreError> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(e) => Err(StoreError::Open { path: path.to_owned(), detail: e.to_string() }),
+        Err(e) => Err(StoreError::Open {
+            path: path.to_owned(),
+            detail: e.to_string(),
+            why: DiskProblem::of(&e),
+        }),
     }
 }
 

@@ -19,6 +19,12 @@ impl ClaimFile {
         Self { path: work.join(format!("{name}.claim")) }
     }
 
+    /// Where it stands.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The id to claim with: the one of an unanswered claim, else a new one, on disk either way.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::api::LogChunk;
+use crate::api::{Code, LogChunk};
 use crate::client::{Client, ClientError};
 use crate::model::{LeaseRef, WorkerId};
 
@@ -105,6 +105,12 @@ async fn send(shared: Arc<Shared>, client: Client, worker_id: WorkerId, lease: L
         let chunk = LogChunk { worker_id: worker_id.clone(), epoch: lease.epoch, offset, text };
         while let Err(error) = client.log(&lease.task, &chunk).await {
             match error {
+                // What the site cannot keep now is left out: a run does not wait for its log.
+                ClientError::Refused(problem) if problem.code == Code::Disk => {
+                    tracing::debug!(task = %lease.task, %problem, "a piece of the run's log is lost");
+                    tokio::time::sleep(RETRY).await;
+                    break;
+                }
                 // The site keeps its own log of it: nothing more of this run is wanted.
                 ClientError::Refused(problem) => {
                     tracing::debug!(task = %lease.task, %problem, "the run's log was refused");

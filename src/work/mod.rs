@@ -17,6 +17,7 @@ pub mod persist;
 pub mod probe;
 pub mod prompt;
 pub mod ring;
+pub mod room;
 pub mod stop;
 pub mod verdict;
 pub mod worker;

@@ -1,5 +1,6 @@
 //! The loop: free slot → doorbell → claim → job, and again at once after a job.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
 use super::persist::persistently;
 use super::ring::{Bell, Ring};
+use super::room::{LOOK_AGAIN, Lacking, Room};
 use super::stop::{Shutdown, StopSignal};
 use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
 use crate::client::{Client, ClientError};
@@ -68,9 +70,14 @@ pub enum WorkError {
     /// The source of ids gave something that is none.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// The claim id could not be written, so nothing may be claimed.
-    #[error("the claim under way cannot be kept on disk: {0}")]
-    ClaimFile(std::io::Error),
+    /// With `--once` nobody waits for room.
+    #[error("nothing was claimed: the disk under {} has no room for a run: {lacking}", folder.display())]
+    NoRoom {
+        /// Where copies stand.
+        folder: PathBuf,
+        /// What is missing.
+        lacking: Lacking,
+    },
 }
 
 /// A worker, ready to run. `shared` is put together by the caller once the worker's id is known.
@@ -147,6 +154,8 @@ impl Worker {
                 self.config.max_interval,
             ),
             pauses: Vec::new(),
+            lacked: None,
+            refused: None,
             jobs: JoinSet::new(),
             held,
             shared,
@@ -178,6 +187,10 @@ struct Loop<'a> {
     jobs: JoinSet<(LaneName, StopReason)>,
     /// Lanes out of quota, and until when.
     pauses: Vec<(LaneName, Timestamp)>,
+    /// What the disk lacked when it was last looked at, so that it is told once.
+    lacked: Option<Lacking>,
+    /// By [`Clock::uptime`]: the disk refused a claim then, and is left alone for a moment.
+    refused: Option<Duration>,
 }
 
 /// What a claim came to.
@@ -194,7 +207,9 @@ impl Loop<'_> {
         loop {
             let draining = shutdown.drain.is_cancelled();
             let lanes = self.free_lanes();
-            let free = if draining || lanes.is_empty() {
+            let lacking = self.lacks_room();
+            let disk_waits = lacking.is_some() || self.was_refused();
+            let free = if draining || lanes.is_empty() || disk_waits {
                 0
             } else {
                 self.worker.config.jobs.saturating_sub(self.jobs.len())
@@ -204,7 +219,12 @@ impl Loop<'_> {
                 continue;
             }
             if self.jobs.is_empty() && (draining || once) {
-                return Ok(());
+                return match lacking {
+                    Some(lacking) if !draining => {
+                        Err(WorkError::NoRoom { folder: self.folder(), lacking })
+                    }
+                    _ => Ok(()),
+                };
             }
             if self.jobs.is_empty() {
                 self.shared.observer.waiting();
@@ -221,6 +241,7 @@ impl Loop<'_> {
                     ask = true;
                 }
                 () = shutdown.drain.cancelled(), if !draining => {}
+                () = tokio::time::sleep(LOOK_AGAIN), if disk_waits => ask = true,
                 // With `--once` the bell only tells of leases that were called off.
                 ring = self.bell.next(if once { 0 } else { free }, &lanes), if !once || !self.jobs.is_empty() => match ring {
                     Ring::Claim => ask = true,
@@ -243,7 +264,16 @@ impl Loop<'_> {
 
     async fn claim(&mut self, lanes: &[LaneName]) -> Result<Claimed, WorkError> {
         let worker = self.worker;
-        let claim_id = self.claim_file.open(&*worker.ids).map_err(WorkError::ClaimFile)?;
+        let claim_id = match self.claim_file.open(&*worker.ids) {
+            Ok(claim_id) => claim_id,
+            Err(error) => {
+                // Without its id on disk a claim could be lost, so nothing is claimed.
+                let text =
+                    format!("nothing is claimed: {}: {error}", self.claim_file.path().display());
+                self.disk_refused(&text);
+                return Ok(Claimed::Nothing);
+            }
+        };
         let request = ClaimRequest {
             worker_id: worker.id.clone(),
             instance_id: worker.instance.clone(),
@@ -270,10 +300,48 @@ impl Loop<'_> {
             }
             Err(error) => {
                 // The id stays on disk: the next claim asks for the same answer.
-                self.shared.observer.warning(&format!("could not claim: {error}"));
+                let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+                let text = format!("could not claim: {error}{hint}");
+                if error.code() == Some(Code::Disk) {
+                    self.disk_refused(&text);
+                } else {
+                    self.shared.observer.warning(&text);
+                }
                 Ok(Claimed::Nothing)
             }
         }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.shared.copies.root().to_owned()
+    }
+
+    /// What the disk lacks for another run; told once, and once more when it is back.
+    fn lacks_room(&mut self) -> Option<Lacking> {
+        let folder = self.folder();
+        let lacking = Room::of(&folder).ok().and_then(Room::lacking);
+        match (self.lacked, lacking) {
+            (None, Some(lacking)) => self.shared.observer.warning(&format!(
+                "nothing is claimed: the disk under {} has no room for a run: {lacking} (hint: {})",
+                folder.display(),
+                lacking.mend(&folder)
+            )),
+            (Some(_), None) => self.shared.observer.warning("the disk has room again"),
+            _ => {}
+        }
+        self.lacked = lacking;
+        lacking
+    }
+
+    /// The disk refused what a claim needs: it is told, and left alone for a moment.
+    fn disk_refused(&mut self, text: &str) {
+        self.shared.observer.warning(text);
+        self.refused = Some(self.worker.clock.uptime());
+    }
+
+    fn was_refused(&self) -> bool {
+        let now = self.worker.clock.uptime();
+        self.refused.is_some_and(|at| now.saturating_sub(at) < LOOK_AGAIN)
     }
 
     fn start(&mut self, claim: Claim) {

@@ -14,6 +14,7 @@ mod full_private;
 mod git;
 mod github;
 mod intake;
+mod machine;
 mod one_machine;
 mod queue;
 mod site;

@@ -49,7 +49,10 @@ impl Options {
     /// # Errors
     /// When a step fails; the scratch folder then stays for a look.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let scratch = Scratch::make(self.folder.as_deref(), context.clock.now())?;
+        let scratch = {
+            let folder = self.folder.as_deref().unwrap_or(&context.config.temp);
+            Scratch::make(folder, context.clock.now())?
+        };
         let out = context.output;
         out.line(format!("A scratch home and repository are in {}", scratch.root.display()))?;
         let context = context.in_home(scratch.home.clone());

@@ -28,15 +28,13 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub(super) fn make(folder: Option<&Path>, now: Timestamp) -> anyhow::Result<Self> {
+    pub(super) fn make(folder: &Path, now: Timestamp) -> anyhow::Result<Self> {
         let mut named = tempfile::Builder::new();
         named.prefix("relay-demo-");
-        let root = match folder {
-            Some(folder) => std::fs::create_dir_all(folder).and_then(|()| named.tempdir_in(folder)),
-            None => named.tempdir(),
-        }
-        .context("the scratch folder cannot be made")?
-        .keep();
+        let root = std::fs::create_dir_all(folder)
+            .and_then(|()| named.tempdir_in(folder))
+            .with_context(|| format!("no scratch folder can be made in {}", folder.display()))?
+            .keep();
         let (home, repo) = (root.join("home"), root.join("greeter"));
         std::fs::create_dir_all(home.join("lanes"))?;
         let identity =

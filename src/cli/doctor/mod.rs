@@ -1,6 +1,8 @@
 //! `relay doctor`: what this machine has, side by side, each with what to do about it.
 
 mod confine;
+mod database;
+mod disk;
 mod github;
 mod home;
 mod lanes;
@@ -74,13 +76,17 @@ impl Options {
 impl Report {
     async fn make(context: &Context) -> Self {
         let (database, git, github, boxes, lanes) = tokio::join!(
-            home::database(context),
+            database::checks(context),
             programs::git(context),
             github::login(context),
             confine::boxes(context),
             lanes::lanes(context),
         );
-        let mut checks = vec![home::folder(context), home::disk(context), database, git, github];
+        let mut checks = vec![home::folder(context), disk::home(context)];
+        checks.extend(disk::scratch(context));
+        checks.extend(database);
+        checks.extend(home::copies(context));
+        checks.extend([git, github]);
         checks.extend(boxes.into_iter().chain(lanes));
         Self { ok: checks.iter().all(|c| c.state != State::Fail), checks }
     }

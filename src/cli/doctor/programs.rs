@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use super::super::context::Context;
 use super::Check;
+use crate::git::is_new_enough;
 use crate::process::{self, Limits, Program};
 
 const LIMITS: Limits =
     Limits { time: Duration::from_secs(15), stdout: 64 * 1024, stderr: 8 * 1024 };
-
-/// The oldest git that takes settings from its environment (`GIT_CONFIG_COUNT`, 2.31), which is
-/// how it is given a token.
-const OLDEST_GIT: (u32, u32) = (2, 31);
 
 /// Whether git is there and new enough.
 pub async fn git(context: &Context) -> Check {
@@ -25,8 +22,8 @@ pub async fn git(context: &Context) -> Check {
         Ok(said) => said,
         Err(error) => return Check::fail("git", error, mend),
     };
-    match version(&said) {
-        Some(found) if found >= OLDEST_GIT => Check::ok("git", said),
+    match said.strip_prefix("git version ") {
+        Some(version) if is_new_enough(version) => Check::ok("git", said),
         Some(_) => Check::fail("git", format!("{said} is too old"), mend),
         None => Check::fail("git", format!("said `{said}` for its version"), mend),
     }
@@ -52,25 +49,5 @@ pub async fn run(context: &Context, path: &Path, args: Vec<OsString>) -> Result<
         Some(0) => Ok(text(&output.stdout)),
         code if output.stderr.is_empty() => Err(format!("{} ended with {code:?}", path.display())),
         _ => Err(text(&output.stderr)),
-    }
-}
-
-/// `git version 2.47.3 (Apple Git-154)` is (2, 47).
-fn version(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.strip_prefix("git version ")?.split(['.', ' ']);
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_of_git_are_read() {
-        assert_eq!(version("git version 2.47.3"), Some((2, 47)));
-        assert_eq!(version("git version 2.39.5 (Apple Git-154)"), Some((2, 39)));
-        assert_eq!(version("git version 3.0.rc1"), Some((3, 0)));
-        assert_eq!(version("gitoxide 1.0"), None);
-        assert!(Some((2, 30)) < Some(OLDEST_GIT));
     }
 }

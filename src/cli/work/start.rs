@@ -13,7 +13,7 @@ use crate::cli::machine::{self, GithubLogin};
 use crate::cli::progress::Progress;
 use crate::cli::site::Site;
 use crate::client::Client;
-use crate::git::Git;
+use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
 use crate::process::adopt_orphans;
 use crate::work::copies::Copies;
@@ -66,7 +66,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     }
     let copies = Copies::open(home.join("work"))?;
     copies.sweep();
-    let git = git(context, &home)?;
+    let git = git(context, &home).await?;
     let clock = Arc::clone(&context.clock);
     let ids = context.ids();
     let name = worker.name.clone();
@@ -92,7 +92,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     worker.run(shared, shutdown).await.map_err(|error| work_failure(&name, error))
 }
 
-fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
+async fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
     let program = context.config.program("git").ok_or_else(|| {
         Failure::new(Exit::NotReady, "the program `git` is not on PATH").hint("relay doctor")
     })?;
@@ -100,7 +100,14 @@ fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
     let environment = &context.config.environment;
     let network = environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     // It keeps only the names by which a machine reaches its forge.
-    Ok(Git::with_network(program, path, home.join("cache"), network))
+    let git = Git::with_network(program, path, home.join("cache"), network);
+    let version = git.version().await?;
+    if !is_new_enough(&version) {
+        let (major, minor) = OLDEST_GIT;
+        let text = format!("git {version} is too old: relay needs {major}.{minor} or newer");
+        return Err(Failure::new(Exit::NotReady, text).hint("relay doctor").into());
+    }
+    Ok(git)
 }
 
 /// The lanes of the options, else those this machine is logged in for.
@@ -191,8 +198,8 @@ fn work_failure(name: &WorkerName, error: WorkError) -> anyhow::Error {
                 "give each worker its own name: relay work --name NAME (this one was `{name}`)"
             ))
             .into(),
-        WorkError::ClaimFile(_) => {
-            Failure::new(Exit::Failed, error.to_string()).hint("relay doctor").into()
+        WorkError::NoRoom { folder, lacking } => {
+            Failure::new(Exit::Failed, error.to_string()).hint(lacking.mend(folder)).into()
         }
         WorkError::Register { .. } | WorkError::Id(_) => error.into(),
     }

@@ -167,7 +167,7 @@ impl Job {
             epoch: self.lease.epoch,
             branch: self.claim.branch.clone(),
         };
-        self.tell(|| self.shared.client.start(&self.lease.task, &request)).await.map(drop)
+        self.tell(PATIENCE, || self.shared.client.start(&self.lease.task, &request)).await.map(drop)
     }
 
     async fn record(&self, effect: Effect) -> Result<(), Stop> {
@@ -176,15 +176,18 @@ impl Job {
             epoch: self.lease.epoch,
             effect,
         };
-        self.tell(|| self.shared.client.record(&self.lease.task, &request)).await.map(drop)
+        // What was done must not be done again because the site's disk was full for a while.
+        self.tell(RELEASE_PATIENCE, || self.shared.client.record(&self.lease.task, &request))
+            .await
+            .map(drop)
     }
 
     /// Says something to the site under the lease. The lease being gone ends the job.
-    async fn tell<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, Stop>
+    async fn tell<T, F>(&self, patience: Duration, ask: impl FnMut() -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
-        let asking = persistently(&*self.shared.clock, &*self.shared.ids, PATIENCE, ask);
+        let asking = persistently(&*self.shared.clock, &*self.shared.ids, patience, ask);
         match self.signal.guard(asking).await? {
             Ok(value) => Ok(value),
             Err(ClientError::Refused(problem)) if problem.code == Code::LeaseLost => {

@@ -1,5 +1,8 @@
 //! The first half of a job: from a fresh copy to one commit of what the lane left in it.
 
+use std::path::Path;
+use std::time::Duration;
+
 use relay_lanes::Verdict;
 
 use super::effects::{Committed, Done};
@@ -7,16 +10,20 @@ use super::publish::push_words;
 use super::{Job, Report, Stop};
 use crate::forge::words;
 use crate::git::{
-    Commit, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
+    Commit, Copy, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
 };
 use crate::model::run::UsageText;
-use crate::model::{Effect, Epoch, ForgeProblem, StopReason, Usage};
+use crate::model::{DiskProblem, Effect, Epoch, ForgeProblem, RepoProblem, StopReason, Usage};
 use crate::process::{EndedBy, Redactor, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
 use crate::work::observer::Step;
 use crate::work::prompt;
+use crate::work::room::{LOOK_AGAIN, Room};
 use crate::work::verdict::{LaneResult, judge};
+
+/// How long a finished run waits for room to commit its work.
+const DISK_PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// Who the commits are by (seed 002: "committed as relay-agent").
 const AGENT: (&str, &str) = ("relay-agent", "relay-agent@users.noreply.relay.invalid");
@@ -57,7 +64,7 @@ impl Job {
             .shared
             .copies
             .take(&self.lease.task, &self.claim.run)
-            .map_err(|e| disk_stop("the lane's copy", &e))?;
+            .map_err(|e| disk_stop(self.shared.copies.root(), &e))?;
         let made = Box::pin(self.run_in(&copy, &mirror, &base, report)).await;
         if self.shared.keep {
             self.log.line(&format!("   the copy is kept: {}", copy.path.display()));
@@ -200,7 +207,8 @@ impl Job {
         report.usage = Some(result.usage.clone());
         report.note.clone_from(&result.note);
         if let Some(reason) = result.stop {
-            return Err(Stop { reason, error: result.error });
+            let filled = disk_filled(&reason, &dir.path);
+            return Err(filled.unwrap_or(Stop { reason, error: result.error }));
         }
         let identity = agent();
         let message = words::commit_message(&self.claim.task);
@@ -211,17 +219,17 @@ impl Job {
                 at: self.shared.clock.now(),
                 allow_workflows: false,
             };
-            match self
-                .signal
-                .guard(Box::pin(mirror.snapshot(&copy, &request)))
-                .await?
-                .map_err(git_stop)?
-            {
+            match self.snapshot(mirror, &copy, &request).await? {
                 Snapshot::Commit { commit, .. } => Ok(commit),
-                Snapshot::NoChanges => Err(Stop::new(
-                    StopReason::NoChanges,
-                    "the lane made no changes (hint: `relay task log` shows what it did)",
-                )),
+                Snapshot::NoChanges => {
+                    let filled = disk_filled(&StopReason::NoChanges, &dir.path);
+                    Err(filled.unwrap_or_else(|| {
+                        Stop::new(
+                            StopReason::NoChanges,
+                            "the lane made no changes (hint: `relay task log` shows what it did)",
+                        )
+                    }))
+                }
                 Snapshot::Refused { why, path } => Err(Stop::new(
                     StopReason::RepoUnusable { why },
                     format!("what the lane left cannot be committed: {}", start_of(&path)),
@@ -230,6 +238,35 @@ impl Job {
         };
         let commit = self.step(Step::Commit, commit, short).await?;
         Ok((commit, result))
+    }
+
+    /// Takes the snapshot. The lane's work is in the copy alone, so a full disk is waited for.
+    async fn snapshot(
+        &self,
+        mirror: &Mirror,
+        copy: &Copy,
+        request: &SnapshotRequest<'_>,
+    ) -> Result<Snapshot, Stop> {
+        let deadline = self.shared.clock.uptime() + DISK_PATIENCE;
+        let mut told = false;
+        loop {
+            let error = match self.signal.guard(Box::pin(mirror.snapshot(copy, request))).await? {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(error) => error,
+            };
+            let over = self.shared.clock.uptime() + LOOK_AGAIN >= deadline;
+            if error.problem() != RepoProblem::Disk || over {
+                return Err(git_stop(error));
+            }
+            let stop = git_stop(error);
+            if !std::mem::replace(&mut told, true) {
+                let why = stop.error.unwrap_or_default();
+                let text = format!("{}: the commit waits for the disk: {why}", self.lease.task);
+                self.shared.observer.warning(&text);
+                self.log.line(&text);
+            }
+            self.signal.guard(tokio::time::sleep(LOOK_AGAIN)).await?;
+        }
     }
 
     async fn prepare(
@@ -299,7 +336,7 @@ fn lane_note(result: &LaneResult) -> String {
     let how = result.stop.as_ref().map_or_else(|| "finished".to_owned(), ToString::to_string);
     match result.usage.duration_ms {
         Some(ms) => {
-            format!("{how} after {:.1} s", std::time::Duration::from_millis(ms).as_secs_f64())
+            format!("{how} after {:.1} s", Duration::from_millis(ms).as_secs_f64())
         }
         None => how,
     }
@@ -307,7 +344,8 @@ fn lane_note(result: &LaneResult) -> String {
 
 /// What a git error means for the task.
 pub(super) fn git_stop(error: GitError) -> Stop {
-    Stop::new(StopReason::RepoUnusable { why: error.problem() }, error.to_string())
+    let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+    Stop::new(StopReason::RepoUnusable { why: error.problem() }, format!("{error}{hint}"))
 }
 
 /// A path of a lane's may be as long as paths get.
@@ -329,9 +367,31 @@ pub(super) fn agent() -> Identity {
     Identity { name: name.to_owned(), email: email.to_owned() }
 }
 
-fn disk_stop(what: &str, error: &std::io::Error) -> Stop {
+fn disk_stop(path: &Path, error: &std::io::Error) -> Stop {
+    let hint = DiskProblem::of(error)
+        .map_or_else(|| "`relay doctor` shows the disk".to_owned(), |why| why.mend(path));
     Stop::new(
-        StopReason::RepoUnusable { why: crate::model::RepoProblem::Disk },
-        format!("{what}: {error} (hint: `relay doctor` shows the disk)"),
+        StopReason::RepoUnusable { why: RepoProblem::Disk },
+        format!("{}: {error} (hint: {hint})", path.display()),
     )
+}
+
+/// A lane that could not write says whatever it says: where the disk under its copy is full, that
+/// is why.
+fn disk_filled(reason: &StopReason, copy: &Path) -> Option<Stop> {
+    let may_be = matches!(
+        reason,
+        StopReason::Crashed
+            | StopReason::VendorError
+            | StopReason::ProtocolViolation
+            | StopReason::NoChanges
+    );
+    if !may_be || !Room::of(copy).is_ok_and(Room::is_full) {
+        return None;
+    }
+    let full = DiskProblem::Full.mend(copy);
+    Some(Stop::new(
+        StopReason::RepoUnusable { why: RepoProblem::Disk },
+        format!("the disk under {} filled up during the run (hint: {full})", copy.display()),
+    ))
 }

@@ -1,0 +1,67 @@
+//! The database: whether it opens, whether it is sound, and whether the clock agrees with it.
+
+use std::time::Duration;
+
+use super::super::context::Context;
+use super::super::error::hint_of;
+use super::super::time::span;
+use super::Check;
+use crate::api::HealthAnswer;
+use crate::model::Timestamp;
+
+/// An event further ahead than this was told by another clock.
+const AHEAD: Duration = Duration::from_secs(5 * 60);
+
+/// Opens the database, or asks its owner, and has it read through.
+pub async fn checks(context: &Context) -> Vec<Check> {
+    let failed = |error: anyhow::Error| {
+        let mend = hint_of(&error).unwrap_or_else(|| "relay work status".to_owned());
+        vec![Check::fail("database", format!("{error:#}"), mend)]
+    };
+    let site = match context.site().await {
+        Ok(site) => site,
+        Err(error) => return failed(error),
+    };
+    let (status, health) = tokio::join!(site.status(), site.health());
+    let moment = site.is_for_a_moment();
+    site.close().await;
+    let (status, health) = match (status, health) {
+        (Ok(status), Ok(health)) => (status, health),
+        (Err(error), _) | (_, Err(error)) => return failed(error.into()),
+    };
+    let owner = if moment {
+        "no `relay work` runs on this home".to_owned()
+    } else {
+        format!("held by `relay work`, pid {}", status.pid)
+    };
+    let sound = if health.read_through { "sound" } else { "too large to read through" };
+    let seen = format!("{owner}; {:.1} MB, {sound}", health.bytes as f64 / 1e6);
+    let mut checks = vec![Check::ok("database", seen)];
+    checks.extend(clock(&health, status.ts));
+    checks
+}
+
+/// Where the clock was set back, leases and parked tasks wait for times that come late.
+fn clock(health: &HealthAnswer, now: Timestamp) -> Option<Check> {
+    let ahead = health.newest_event.map(|newest| newest.since(now))?;
+    (ahead > AHEAD).then(|| {
+        let seen =
+            format!("the newest event is {} in the future: the clock was set back", span(ahead));
+        Check::warn("clock", seen, "timedatectl (is the time right, and kept by the network?)")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_the_future_tells_of_a_clock_that_was_set_back() {
+        let at = |newest| HealthAnswer { bytes: 0, read_through: true, newest_event: newest };
+        let now = Timestamp(10_000_000);
+        assert_eq!(clock(&at(None), now), None);
+        assert_eq!(clock(&at(Some(now + AHEAD)), now), None);
+        let check = clock(&at(Some(now + Duration::from_secs(7200))), now).expect("a warning");
+        assert!(check.seen.contains("2h"), "{}", check.seen);
+    }
+}
