@@ -9,7 +9,8 @@ use std::time::Duration;
 use relay_sandbox::{DomainError, parse_domains, refused};
 
 use crate::client::{Endpoint, EndpointError};
-use crate::model::Secret;
+use crate::model::fault::FaultPlanError;
+use crate::model::{FaultPlan, Secret};
 
 /// GitHub's public REST base.
 const GITHUB_API: &str = "https://api.github.com";
@@ -41,6 +42,8 @@ pub struct Config {
     pub lane_env: Vec<String>,
     /// RELAY_WORK_MAX_INTERVAL, in seconds: the longest wait of an idle worker.
     pub max_interval: Option<Duration>,
+    /// RELAY_FAULT: the fault this process ends or holds itself at (docs/design/fault-points.md).
+    pub fault: Option<FaultPlan>,
     /// RELAY_DEBUG=1: log what happens inside.
     pub debug: bool,
     /// NO_COLOR: no colour.
@@ -92,6 +95,9 @@ pub enum ConfigError {
         /// What it is set to.
         value: String,
     },
+    /// RELAY_FAULT is not a fault.
+    #[error("RELAY_FAULT: {0}")]
+    Fault(#[from] FaultPlanError),
     /// A path that is not absolute.
     #[error("{name}: `{value}` is not an absolute path")]
     Path {
@@ -114,6 +120,7 @@ impl ConfigError {
             | Self::Seconds { .. }
             | Self::Domain(_)
             | Self::LaneEnv { .. }
+            | Self::Fault(_)
             | Self::Path { .. } => None,
         }
     }
@@ -167,6 +174,7 @@ impl Config {
             lane_domains: parse_domains(&text("RELAY_LANE_ALLOWED_DOMAINS").unwrap_or_default())?,
             lane_env: lane_env(list("RELAY_LANE_ENV"))?,
             max_interval: seconds("RELAY_WORK_MAX_INTERVAL", text("RELAY_WORK_MAX_INTERVAL"))?,
+            fault: text("RELAY_FAULT").map(|v| v.parse()).transpose()?,
             debug: text("RELAY_DEBUG").is_some_and(|v| v != "0"),
             no_colour: get("NO_COLOR").is_some() || text("TERM").is_some_and(|t| t == "dumb"),
             environment,
@@ -287,6 +295,8 @@ mod tests {
             "RELAY_LANE_ENV: `GH_TOKEN` is a login of a forge and is never handed to a lane"
         );
         assert!(message(&[home, ("RELAY_LANE_ALLOWED_DOMAINS", "10.0.0.1")]).contains("10.0.0.1"));
+        let fault = message(&[home, ("RELAY_FAULT", "job.nap.after:kill")]);
+        assert!(fault.starts_with("RELAY_FAULT: no point `job.nap.after`; the points are "));
         assert!(message(&[home, ("RELAY_SITE", "example")]).starts_with("RELAY_SITE: `example`"));
     }
 }

@@ -9,7 +9,8 @@ use tracing_subscriber::EnvFilter;
 use super::config::Config;
 use super::output::Output;
 use super::site::Site;
-use crate::model::{Clock, Ids};
+use crate::model::{Clock, Faults, Ids, NoFaults};
+use crate::system::faults::PlannedFault;
 use crate::system::{SystemClock, SystemIds};
 
 /// The collaborators of a command.
@@ -21,6 +22,7 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// The terminal.
     pub output: Output,
+    faults: Arc<dyn Faults>,
 }
 
 impl Context {
@@ -28,7 +30,11 @@ impl Context {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let output = Output::new(config.no_colour);
-        Self { config, clock: Arc::new(SystemClock), output }
+        let faults: Arc<dyn Faults> = match config.fault {
+            Some(plan) => Arc::new(PlannedFault::new(plan)),
+            None => Arc::new(NoFaults),
+        };
+        Self { config, clock: Arc::new(SystemClock), output, faults }
     }
 
     /// Begins to log on stderr: warnings, and with RELAY_DEBUG=1 all of relay's own.
@@ -61,11 +67,18 @@ impl Context {
         Arc::new(SystemIds)
     }
 
+    /// The fault points of this process.
+    #[must_use]
+    pub fn faults(&self) -> Arc<dyn Faults> {
+        Arc::clone(&self.faults)
+    }
+
     /// The same on another home, with no site elsewhere and no login: for the demo.
     #[must_use]
     pub fn in_home(&self, home: PathBuf) -> Self {
         let config = Config { home, site: None, github_token: None, ..self.config.clone() };
-        Self { config, clock: Arc::clone(&self.clock), output: self.output }
+        let (clock, faults) = (Arc::clone(&self.clock), self.faults());
+        Self { config, clock, output: self.output, faults }
     }
 
     /// This machine's name, as projects and workers know it.

@@ -105,6 +105,7 @@ fn owner(context: &Context, role: Role) -> OwnerConfig {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Arc::clone(&context.clock),
         ids: context.ids(),
+        faults: context.faults(),
         forges: Arc::new(KnownForges::new(Arc::clone(&accounts), config.github_api.clone())),
         watch: (role == Role::Work).then(|| Watch {
             accounts,

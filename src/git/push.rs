@@ -55,6 +55,9 @@ pub struct Push<'a> {
     pub commit: &'a Commit,
     /// The branch, without `refs/heads/`.
     pub branch: &'a str,
+    /// What earlier claims of the task made. A push of theirs may have landed without its trailer,
+    /// on a host that refuses the hidden ref, and nobody was told.
+    pub earlier: &'a [Commit],
 }
 
 /// What became of a push.
@@ -165,7 +168,8 @@ impl Mirror {
             if let Some(branch) = &seen.branch {
                 let ours =
                     [seen.recorded(), Some(&commit), landed.as_ref()].contains(&Some(branch));
-                if !ours && !self.is_part_of(branch, &commit)? {
+                let earlier = push.earlier.contains(branch);
+                if !ours && !earlier && !self.is_part_of(branch, &commit)? {
                     let text = format!(
                         "the branch `{}` is at {branch}, which relay did not push",
                         push.branch

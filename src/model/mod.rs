@@ -5,6 +5,7 @@
 pub mod clock;
 pub mod disk;
 pub mod event;
+pub mod fault;
 pub mod id;
 pub mod lease;
 pub mod preference;
@@ -20,6 +21,7 @@ pub mod worker;
 pub use clock::{Clock, Ids, Timestamp};
 pub use disk::DiskProblem;
 pub use event::{Actor, Event, EventKind};
+pub use fault::{FaultPlan, FaultPoint, Faults, NoFaults, Passage};
 pub use id::{
     ClaimId, Epoch, IdError, InstanceId, Label, LaneName, RepoName, RunId, TaskId, WorkerId,
     WorkerName,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Claimant, Claimed, Queue, QueueError, effects};
-use crate::model::{Effect, LEASE, Label, LaneName, Lease, Task, TaskId, WorkerId};
+use crate::model::{Effect, LEASE, Label, LaneName, Lease, Passage, Task, TaskId, WorkerId};
 use crate::store::{Claim, ClaimedRow};
 
 impl Queue {
@@ -37,11 +37,12 @@ impl Queue {
         // caller that goes away does not come to the second.
         self.due_at(claim.expires_at);
         inner.seen.heard(&c.worker, now);
-        let (task, project, run) = match inner.store.claim(&claim).await? {
-            ClaimedRow::Unknown => return Err(unknown()),
-            ClaimedRow::Nothing => return Ok(None),
-            ClaimedRow::Leased { task, project, run } => (*task, *project, run),
-        };
+        let (task, project, run) =
+            match self.write(Passage::QueueClaim, inner.store.claim(&claim)).await? {
+                ClaimedRow::Unknown => return Err(unknown()),
+                ClaimedRow::Nothing => return Ok(None),
+                ClaimedRow::Leased { task, project, run } => (*task, *project, run),
+            };
         self.due_at(claim.expires_at);
         // A first claim has no journal to read.
         let effects = if task.epoch.0 > 1 { self.effects(&task.id).await? } else { Vec::new() };

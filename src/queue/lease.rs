@@ -7,7 +7,7 @@ use serde_json::json;
 use super::deaths::{DEATHS, QUICK, QUICK_DEATHS};
 use super::{LocalPullRow, Queue, QueueError, RunEnd};
 use crate::model::{
-    Disposition, Effect, EventKind, LeaseRef, Outcome, RunId, StopReason, Task, TaskState,
+    Disposition, Effect, EventKind, LeaseRef, Outcome, Passage, RunId, StopReason, Task, TaskState,
     Timestamp, WorkerId,
 };
 use crate::store::{Finish, RunHead};
@@ -34,7 +34,8 @@ impl Queue {
         branch: &str,
     ) -> Result<Task, QueueError> {
         let now = self.inner.clock.now();
-        let task = self.inner.store.start(lease, worker, now, branch).await?;
+        let start = self.inner.store.start(lease, worker, now, branch);
+        let task = self.write(Passage::QueueStart, start).await?;
         task.ok_or_else(|| QueueError::LeaseLost(lease.clone()))
     }
 
@@ -46,7 +47,8 @@ impl Queue {
         effect: &Effect,
     ) -> Result<(), QueueError> {
         let now = self.inner.clock.now();
-        let done = self.inner.store.record(lease, worker, now, effect).await?;
+        let record = self.inner.store.record(lease, worker, now, effect);
+        let done = self.write(Passage::QueueRecord, record).await?;
         if done { Ok(()) } else { Err(QueueError::LeaseLost(lease.clone())) }
     }
 
@@ -95,7 +97,7 @@ impl Queue {
         if let Some(at) = next.parked_until {
             self.due_at(at);
         }
-        let finished = store.finish(&finish).await?;
+        let finished = self.write(Passage::QueueFinish, store.finish(&finish)).await?;
         if let Some(at) = next.parked_until {
             self.due_at(at);
         }
@@ -127,7 +129,8 @@ impl Queue {
         pull: &LocalPullRow,
     ) -> Result<(), QueueError> {
         let now = self.inner.clock.now();
-        let done = self.inner.store.open_local_pull(lease, worker, now, pull).await?;
+        let open = self.inner.store.open_local_pull(lease, worker, now, pull);
+        let done = self.write(Passage::QueueLocalPull, open).await?;
         if done { Ok(()) } else { Err(QueueError::LeaseLost(lease.clone())) }
     }
 }

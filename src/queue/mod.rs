@@ -22,7 +22,7 @@ mod workers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use crate::model::{Clock, Ids};
+use crate::model::{Clock, Faults, Ids, NoFaults, Passage, fault};
 
 pub use crate::store::{Health, LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept};
 pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
@@ -41,6 +41,7 @@ struct Inner {
     store: Store,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+    faults: Arc<dyn Faults>,
     seen: seen::Seen,
     /// Nothing in the database runs out before this time, so a claim before it need not sweep.
     due: AtomicI64,
@@ -51,10 +52,21 @@ struct Inner {
 impl Queue {
     /// A queue over an open store.
     pub fn new(store: Store, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self::with_faults(store, clock, ids, Arc::new(NoFaults))
+    }
+
+    /// The same, of which each write passes its fault points.
+    pub fn with_faults(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        faults: Arc<dyn Faults>,
+    ) -> Self {
         let inner = Inner {
             store,
             clock,
             ids,
+            faults,
             seen: seen::Seen::default(),
             due: AtomicI64::new(i64::MIN),
             spared_until: AtomicU64::new(0),
@@ -80,6 +92,11 @@ impl Queue {
     /// Waits for what is under way and closes the store.
     pub async fn close(&self) {
         self.inner.store.close().await;
+    }
+
+    /// Does a write of the store between its two fault points.
+    async fn write<T>(&self, passage: Passage, write: impl Future<Output = T>) -> T {
+        fault::pass(&*self.inner.faults, passage, write).await
     }
 
     /// A new id of a checked type.

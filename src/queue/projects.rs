@@ -2,12 +2,14 @@
 
 use super::tasks::missing;
 use super::{LocalPullRow, Queue, QueueError};
-use crate::model::{Actor, Label, Preference, PreferenceKey, Project, RepoName, Scope, TaskId};
+use crate::model::{
+    Actor, Label, Passage, Preference, PreferenceKey, Project, RepoName, Scope, TaskId,
+};
 
 impl Queue {
     /// Links a repository, or brings its row up to date.
     pub async fn link(&self, p: Project) -> Result<Project, QueueError> {
-        Ok(self.inner.store.link(&p).await?)
+        Ok(self.write(Passage::QueueLink, self.inner.store.link(&p)).await?)
     }
 
     /// Every linked repository, by slug.
@@ -33,7 +35,8 @@ impl Queue {
         };
         let value = labels.iter().map(Label::as_str).collect::<Vec<_>>().join(",");
         let checked = Preference { value, ..p.clone() };
-        Ok(self.inner.store.prefer(&checked, &labels, &by, self.inner.clock.now()).await?)
+        let prefer = self.inner.store.prefer(&checked, &labels, &by, self.inner.clock.now());
+        Ok(self.write(Passage::QueuePrefer, prefer).await?)
     }
 
     /// Takes a preference away, also for tasks that are already queued.
@@ -43,7 +46,8 @@ impl Queue {
         scope: &Scope,
         _by: Actor,
     ) -> Result<(), QueueError> {
-        let there = self.inner.store.unprefer(key, scope).await?;
+        let unprefer = self.inner.store.unprefer(key, scope);
+        let there = self.write(Passage::QueueUnprefer, unprefer).await?;
         if there { Ok(()) } else { Err(missing("preference", &key.as_str())) }
     }
 

@@ -1,7 +1,7 @@
 //! Tasks: asked for, called off, tried again, ended, looked at.
 
 use super::{Added, Changed, NewTask, Queue, QueueError, effects};
-use crate::model::{Actor, Event, RepoName, Run, Task, TaskId, TaskState};
+use crate::model::{Actor, Event, Passage, RepoName, Run, Task, TaskId, TaskState};
 use crate::store::{Asked, Ending};
 
 /// The most events one question gives.
@@ -16,7 +16,8 @@ impl Queue {
         if t.number.is_some_and(|n| n == 0 || n >= i64::MAX as u64) {
             return Err(QueueError::Invalid("that is no issue's number".to_owned()));
         }
-        match self.inner.store.ask(&t, self.inner.clock.now()).await? {
+        let ask = self.inner.store.ask(&t, self.inner.clock.now());
+        match self.write(Passage::QueueAdd, ask).await? {
             Asked::NoProject => Err(missing("project", &t.slug)),
             Asked::New(task) => Ok(Added::New(task)),
             Asked::Again(task) => Ok(Added::Again(task)),
@@ -37,7 +38,12 @@ impl Queue {
     }
 
     async fn end(&self, id: &TaskId, ending: Ending, by: Actor) -> Result<Changed, QueueError> {
-        let ended = self.inner.store.end(id, ending, &by, self.inner.clock.now()).await?;
+        let passage = match ending {
+            Ending::Cancelled => Passage::QueueCancel,
+            Ending::Done => Passage::QueueDone,
+        };
+        let end = self.inner.store.end(id, ending, &by, self.inner.clock.now());
+        let ended = self.write(passage, end).await?;
         let ended = ended.ok_or_else(|| missing("task", id))?;
         if !ended.changed && ending == Ending::Cancelled && ended.task.state == TaskState::Done {
             return Err(conflict(&ended.task, "there is nothing to call off"));
@@ -58,7 +64,8 @@ impl Queue {
         }
         let keep = effects::survive_retry(&task);
         let now = self.inner.clock.now();
-        match self.inner.store.requeue(&task, keep, &by, now).await? {
+        let requeue = self.inner.store.requeue(&task, keep, &by, now);
+        match self.write(Passage::QueueRetry, requeue).await? {
             Some(task) => Ok(task),
             // It moved on between the two: what it is now decides.
             None => Err(conflict(&self.task(id).await?, "it has just changed; ask again")),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::deaths::LIMITS;
 use super::lease::RETRY_MOST;
 use super::{Queue, QueueError, Swept};
-use crate::model::Timestamp;
+use crate::model::{Passage, Timestamp};
 use crate::store::{NextTimers, SweepRules};
 
 /// A claim looks for what has run out at least so often, whatever this process knows: another
@@ -23,7 +23,8 @@ impl Queue {
         self.inner.due.store((now + SWEEP_AGAIN).0, Ordering::Release);
         let end_leases = self.spared().is_zero();
         let rules = SweepRules { limits: LIMITS, longest_pause: RETRY_MOST, end_leases };
-        let sweep = self.inner.store.sweep(now, &rules).await;
+        let sweep = self.inner.store.sweep(now, &rules);
+        let sweep = self.write(Passage::QueueSweep, sweep).await;
         match &sweep {
             Ok(sweep) => self.earliest(sweep.next).into_iter().for_each(|at| self.due_at(at)),
             Err(_) => self.due_at(now),

@@ -3,7 +3,9 @@
 use super::deaths::LIMITS;
 use super::seen::Known;
 use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered};
-use crate::model::{InstanceId, LEASE, LeaseRef, StopReason, Worker, WorkerId, WorkerState};
+use crate::model::{
+    InstanceId, LEASE, LeaseRef, Passage, StopReason, Worker, WorkerId, WorkerState,
+};
 use crate::store::HeartbeatRow;
 
 impl Queue {
@@ -11,7 +13,9 @@ impl Queue {
     /// the one before at once. The same instance may repeat it.
     pub async fn register(&self, r: NewWorker) -> Result<Registered, QueueError> {
         let now = self.inner.clock.now();
-        let ended = self.inner.store.register(&r, &self.new_id()?, now, &LIMITS).await?;
+        let id = self.new_id()?;
+        let register = self.inner.store.register(&r, &id, now, &LIMITS);
+        let ended = self.write(Passage::QueueRegister, register).await?;
         let workers = self.inner.store.workers(now).await?;
         let worker = workers
             .into_iter()
@@ -61,7 +65,8 @@ impl Queue {
             now,
             expires_at: now + LEASE,
         };
-        let Some(renewed) = inner.store.heartbeat(&beat).await? else {
+        let heartbeat = inner.store.heartbeat(&beat);
+        let Some(renewed) = self.write(Passage::QueueHeartbeat, heartbeat).await? else {
             return Err(QueueError::WorkerUnknown(worker.to_string()));
         };
         inner.seen.beat(worker, instance, offline, interval_ms, now);
@@ -71,7 +76,7 @@ impl Queue {
             let outcome = if renewed.contains(lease) {
                 Ok(())
             } else {
-                inner.store.revive(lease, &beat).await?
+                self.write(Passage::QueueRevive, inner.store.revive(lease, &beat)).await?
             };
             answers.push(match outcome {
                 Ok(()) => LeaseRenewal::Renewed { expires_at: beat.expires_at },

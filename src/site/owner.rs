@@ -22,7 +22,7 @@ use super::state::Site;
 use super::timers::Timers;
 use super::watch::{Standing, Watch, watch};
 use crate::model::disk::quoted;
-use crate::model::{Clock, DiskProblem, Ids};
+use crate::model::{Clock, DiskProblem, Faults, Ids};
 use crate::queue::{Queue, QueueError, Store, StoreError};
 
 /// How long a command waits for a home that another one holds for its moment.
@@ -60,6 +60,8 @@ pub struct OwnerConfig {
     pub clock: Arc<dyn Clock>,
     /// Where ids come from.
     pub ids: Arc<dyn Ids>,
+    /// The fault points of the queue's writes.
+    pub faults: Arc<dyn Faults>,
     /// GitHub and the repositories on this disk.
     pub forges: Arc<dyn Forges>,
     /// How the linked repositories are watched; an owner for a moment does not.
@@ -309,9 +311,11 @@ pub struct Owner {
 
 impl Owner {
     async fn open(config: OwnerConfig, home: Home, lock: Lock) -> Result<Self, OwnerError> {
-        let OwnerConfig { home: _, role, version, clock, ids, forges, watch: watched } = config;
+        let OwnerConfig { home: _, role, version, clock, ids, faults, forges, watch: watched } =
+            config;
         let url = format!("sqlite://{}", home.path().join("relay.db").display());
-        let queue = Queue::new(Store::open(&url).await?, Arc::clone(&clock), ids);
+        let store = Store::open(&url).await?;
+        let queue = Queue::with_faults(store, Arc::clone(&clock), ids, faults);
         let bell = Arc::new(Bell::new(Arc::clone(&clock)));
         let logs = Arc::new(Logs::new(Arc::clone(&clock), home.path().join("logs")));
         let timers =

@@ -22,10 +22,17 @@ const SOCKET: &str = "relay.sock";
 /// The longest path every system's `sockaddr_un` takes: macOS has 104 bytes with the final zero.
 const PATH_MAX: usize = 103;
 
+/// How often the owner looks whether its socket is still in the home: less than half of what a
+/// command waits for an owner that does not answer.
+const LOOK: Duration = Duration::from_secs(4);
+
 /// A bound socket.
 #[derive(Debug)]
 pub(super) struct Socket {
+    home: PathBuf,
     listener: UnixListener,
+    /// It is missing, could not be bound again, and that was told.
+    lost: bool,
     /// How many connections of other processes are open.
     guests: Arc<watch::Sender<usize>>,
 }
@@ -52,17 +59,43 @@ impl Socket {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
-        // Nobody else can enter the folder, so nobody connects before the mode is set.
-        let (short, _folder) = bindable(&path, home)?;
-        let listener = UnixListener::bind(short)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        Ok(Self { listener, guests: Arc::new(watch::Sender::new(0)) })
+        let listener = listen(home, &path)?;
+        let guests = Arc::new(watch::Sender::new(0));
+        Ok(Self { home: home.to_owned(), listener, lost: false, guests })
+    }
+
+    /// Binds the socket again where somebody removed it: nobody would reach an owner that lives and
+    /// holds the lock. Connections that are open stay so.
+    fn stay(&mut self) {
+        let path = path_in(&self.home);
+        if !path.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+            return;
+        }
+        match listen(&self.home, &path) {
+            Ok(listener) => {
+                (self.listener, self.lost) = (listener, false);
+                tracing::warn!(path = %path.display(), "the socket was removed; it is back");
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.lost, true) {
+                    tracing::warn!(path = %path.display(), %error, "the socket was removed");
+                }
+            }
+        }
     }
 
     /// How many connections other processes have open.
     pub(super) fn guests(&self) -> watch::Receiver<usize> {
         self.guests.subscribe()
     }
+}
+
+fn listen(home: &Path, path: &Path) -> Result<UnixListener> {
+    // Nobody else can enter the folder, so nobody connects before the mode is set.
+    let (short, _folder) = bindable(path, home)?;
+    let listener = UnixListener::bind(short)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// A path that `bind` takes: a long one is reached through its opened folder.
@@ -84,7 +117,11 @@ impl Listener for Socket {
 
     async fn accept(&mut self) -> (Line, ()) {
         loop {
-            match self.listener.accept().await {
+            let Ok(accepted) = tokio::time::timeout(LOOK, self.listener.accept()).await else {
+                self.stay();
+                continue;
+            };
+            match accepted {
                 Ok((stream, _)) => {
                     if let Some(line) = self.admit(stream) {
                         return (line, ());

@@ -133,22 +133,29 @@ impl Heartbeat {
 
     async fn beat(&self, held: &Held) -> Result<(), ClientError> {
         let leases = held.leases();
-        let answer =
-            self.client.heartbeat(&self.worker, &self.request(false, leases.clone())).await;
-        let answer = match answer {
+        let answers = match self.ask(&leases).await {
             // Another instance has the name: nothing held here lives any more.
             Err(ClientError::Refused(problem)) if problem.code == Code::WorkerUnknown => {
                 held.stop_all(&StopReason::LeaseLost);
                 return Ok(());
             }
-            answer => answer?,
+            answers => answers?,
         };
-        for (lease, answer) in leases.iter().zip(answer.leases) {
+        for (lease, answer) in leases.iter().zip(answers) {
             if let LeaseAnswer::Lost { reason } = answer {
                 held.stop(lease, reason);
             }
         }
         Ok(())
+    }
+
+    /// Renews these leases; what became of each, in their order.
+    ///
+    /// # Errors
+    /// When the site cannot be asked, or another instance has the worker's name.
+    pub async fn ask(&self, leases: &[LeaseRef]) -> Result<Vec<LeaseAnswer>, ClientError> {
+        let request = self.request(false, leases.to_vec());
+        Ok(self.client.heartbeat(&self.worker, &request).await?.leases)
     }
 
     /// Tells the site that the worker goes.

@@ -6,12 +6,15 @@ use crate::api::OpenLocalPull;
 use crate::client::{Client, ClientError};
 use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls};
 use crate::model::{ForgeProblem, LeaseRef, RepoName, WorkerId};
+use crate::work::renewal::Renewal;
 
 /// One task's pull request of a local repository.
 #[derive(Clone, Debug)]
 pub struct LocalPulls {
     /// The site.
     pub client: Client,
+    /// Brings the lease back where it had only run out.
+    pub renewal: Renewal,
     /// Under which lease it is written.
     pub lease: LeaseRef,
     /// The holder.
@@ -75,7 +78,8 @@ impl LocalPulls {
             diff: self.diff.clone(),
             comment,
         };
-        self.client.open_local_pull(repo, &row).await.map(drop).map_err(forge_error)
+        let opening = self.renewal.saying(|| self.client.open_local_pull(repo, &row));
+        opening.await.map(drop).map_err(forge_error)
     }
 }
 

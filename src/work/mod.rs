@@ -16,6 +16,7 @@ pub mod observer;
 pub mod persist;
 pub mod probe;
 pub mod prompt;
+pub mod renewal;
 pub mod ring;
 pub mod room;
 pub mod stop;

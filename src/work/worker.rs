@@ -16,8 +16,8 @@ use super::stop::{Shutdown, StopSignal};
 use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
 use crate::client::{Client, ClientError};
 use crate::model::{
-    Clock, Disposition, IdError, Ids, InstanceId, Label, LaneName, StopReason, Timestamp, WorkerId,
-    WorkerName,
+    Clock, Disposition, IdError, Ids, InstanceId, Label, LaneName, Passage, StopReason, Timestamp,
+    WorkerId, WorkerName, fault,
 };
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
@@ -135,6 +135,7 @@ impl Worker {
         let lanes: Vec<&str> = self.config.lanes.iter().map(LaneName::as_str).collect();
         shared.observer.registered(&self.id, &lanes.join(", "));
         let held = Held::default();
+        let faults = Arc::clone(&shared.faults);
         let heartbeat = Heartbeat {
             client: self.client.clone(),
             worker: self.id.clone(),
@@ -159,6 +160,7 @@ impl Worker {
             jobs: JoinSet::new(),
             held,
             shared,
+            heartbeat: heartbeat.clone(),
             worker: &self,
         };
         let ended = state.run(&shutdown).await;
@@ -168,10 +170,11 @@ impl Worker {
         }
         drop(state);
         beating.abort();
-        if !matches!(ended, Err(WorkError::Replaced(_)))
-            && let Ok(Err(error)) = tokio::time::timeout(FAREWELL, heartbeat.offline()).await
-        {
-            tracing::debug!(%error, "the site was not told that the worker goes");
+        if !matches!(ended, Err(WorkError::Replaced(_))) {
+            let leaving = tokio::time::timeout(FAREWELL, heartbeat.offline());
+            if let Ok(Err(error)) = fault::pass(&*faults, Passage::Offline, leaving).await {
+                tracing::debug!(%error, "the site was not told that the worker goes");
+            }
         }
         ended
     }
@@ -182,6 +185,7 @@ struct Loop<'a> {
     worker: &'a Worker,
     shared: Arc<Context>,
     held: Held,
+    heartbeat: Heartbeat,
     bell: Bell,
     claim_file: ClaimFile,
     jobs: JoinSet<(LaneName, StopReason)>,
@@ -264,7 +268,9 @@ impl Loop<'_> {
 
     async fn claim(&mut self, lanes: &[LaneName]) -> Result<Claimed, WorkError> {
         let worker = self.worker;
-        let claim_id = match self.claim_file.open(&*worker.ids) {
+        let faults = Arc::clone(&self.shared.faults);
+        let opening = async { self.claim_file.open(&*worker.ids) };
+        let claim_id = match fault::pass(&*faults, Passage::ClaimId, opening).await {
             Ok(claim_id) => claim_id,
             Err(error) => {
                 // Without its id on disk a claim could be lost, so nothing is claimed.
@@ -281,10 +287,10 @@ impl Loop<'_> {
             lanes: Some(lanes.to_vec()),
             labels: Some(worker.config.labels.clone()),
         };
-        let asked = persistently(&*worker.clock, &*worker.ids, CLAIM_PATIENCE, || {
+        let asking = persistently(&*worker.clock, &*worker.ids, CLAIM_PATIENCE, || {
             worker.client.claim(&request)
-        })
-        .await;
+        });
+        let asked = fault::pass(&*faults, Passage::Claim, asking).await;
         match asked {
             Ok(answer) => {
                 let Some(claim) = answer.claim else {
@@ -352,8 +358,9 @@ impl Loop<'_> {
         // Dropped with the job, also when it panics: a lease without a job is not kept alive.
         let holding = self.held.hold(lease, signal.clone());
         let shared = Arc::clone(&self.shared);
+        let heartbeat = self.heartbeat.clone();
         self.jobs.spawn(async move {
-            let reason = job::run(shared, claim, signal).await;
+            let reason = job::run(shared, claim, signal, heartbeat).await;
             drop(holding);
             (lane, reason)
         });

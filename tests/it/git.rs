@@ -111,7 +111,7 @@ async fn push(mirror: &Mirror, remote: &Remote, commit: &Commit, epoch: i64) -> 
     // Two claims never push in the same millisecond.
     let at = Timestamp(AT.0 + epoch * 1000);
     let fence = Fence { remote, name: "claude-1", epoch: Epoch(epoch), identity: &identity, at };
-    mirror.push(&Push { fence, commit, branch: "relay/claude-1" }).await.unwrap()
+    mirror.push(&Push { fence, commit, branch: "relay/claude-1", earlier: &[] }).await.unwrap()
 }
 
 const F: &str = "refs/relay/fence/claude-1";

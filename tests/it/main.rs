@@ -7,6 +7,8 @@ mod canary;
 mod cli;
 mod corpus;
 #[cfg(target_os = "linux")]
+mod crash;
+#[cfg(target_os = "linux")]
 mod full_claude;
 mod full_github;
 mod full_label;
@@ -24,3 +26,5 @@ mod survivors;
 mod tidy;
 #[cfg(target_os = "linux")]
 mod tree;
+#[cfg(target_os = "linux")]
+mod zombie;

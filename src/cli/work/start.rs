@@ -87,6 +87,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         keep,
         clock,
         ids,
+        faults: context.faults(),
         observer: progress,
     });
     worker.run(shared, shutdown).await.map_err(|error| work_failure(&name, error))

@@ -14,16 +14,21 @@ use std::time::Duration;
 
 use self::effects::Done;
 use super::copies::Copies;
+use super::heartbeat::Heartbeat;
 use super::lane::Lanes;
 use super::log::RunLog;
 use super::observer::{Observer, Step, StepEvent};
 use super::persist::persistently;
+use super::renewal::Renewal;
 use super::stop::StopSignal;
 use crate::api::{Claim, Code, RecordRequest, ReleaseRequest, StartRequest};
 use crate::client::{Client, ClientError};
 use crate::forge::Pulls;
 use crate::git::Git;
-use crate::model::{Clock, Effect, ForgeKind, Ids, LeaseRef, Secret, StopReason, Usage, WorkerId};
+use crate::model::{
+    Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, Secret, StopReason, Usage, WorkerId,
+    fault,
+};
 
 /// How long the site may be away before a step gives up on telling it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -61,6 +66,8 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// Ids.
     pub ids: Arc<dyn Ids>,
+    /// The fault points of worker and job.
+    pub faults: Arc<dyn Faults>,
     /// Who is told.
     pub observer: Arc<dyn Observer>,
 }
@@ -71,6 +78,7 @@ pub struct Job {
     claim: Claim,
     lease: LeaseRef,
     signal: StopSignal,
+    renewal: Renewal,
     log: RunLog,
 }
 
@@ -106,10 +114,22 @@ impl From<StopReason> for Stop {
 }
 
 /// Does one job and releases its lease. Gives why it stopped.
-pub async fn run(shared: Arc<Context>, claim: Claim, signal: StopSignal) -> StopReason {
+pub async fn run(
+    shared: Arc<Context>,
+    claim: Claim,
+    signal: StopSignal,
+    heartbeat: Heartbeat,
+) -> StopReason {
     let lease = claim.lease.reference();
+    let renewal = Renewal {
+        heartbeat,
+        lease: lease.clone(),
+        signal: signal.clone(),
+        clock: Arc::clone(&shared.clock),
+        ids: Arc::clone(&shared.ids),
+    };
     let (log, sender) = RunLog::start(shared.client.clone(), shared.worker.clone(), lease.clone());
-    let mut job = Job { shared, claim, lease, signal, log };
+    let mut job = Job { shared, claim, lease, signal, renewal, log };
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
     if let Err(stop) = &end {
@@ -120,7 +140,8 @@ pub async fn run(shared: Arc<Context>, claim: Claim, signal: StopSignal) -> Stop
     }
     // The log goes first: the site takes none for a lease that was released.
     sender.finish().await;
-    job.release(end.err(), report).await
+    let faults = Arc::clone(&job.shared);
+    fault::pass(&*faults.faults, Passage::Release, job.release(end.err(), report)).await
 }
 
 impl Job {
@@ -131,6 +152,11 @@ impl Job {
         report.summary.clone_from(&work.summary);
         report.usage.clone_from(&work.usage);
         Box::pin(self.publish(&work, &mut done, report)).await
+    }
+
+    /// Does `work` between two fault points.
+    async fn pass<T>(&self, passage: Passage, work: impl Future<Output = T>) -> T {
+        fault::pass(&*self.shared.faults, passage, work).await
     }
 
     /// Tells the observer and the log about a step around doing it.
@@ -167,27 +193,35 @@ impl Job {
             epoch: self.lease.epoch,
             branch: self.claim.branch.clone(),
         };
-        self.tell(PATIENCE, || self.shared.client.start(&self.lease.task, &request)).await.map(drop)
+        let starting = self.tell(PATIENCE, || self.shared.client.start(&self.lease.task, &request));
+        self.pass(Passage::Start, starting).await.map(drop)
     }
 
     async fn record(&self, effect: Effect) -> Result<(), Stop> {
+        let passage = match effect {
+            Effect::Committed { .. } => Passage::RecordCommitted,
+            Effect::Pushed { .. } => Passage::RecordPushed,
+            Effect::PullRequest { .. } => Passage::RecordPull,
+            Effect::Commented { .. } => Passage::RecordCommented,
+        };
         let request = RecordRequest {
             worker_id: self.shared.worker.clone(),
             epoch: self.lease.epoch,
             effect,
         };
         // What was done must not be done again because the site's disk was full for a while.
-        self.tell(RELEASE_PATIENCE, || self.shared.client.record(&self.lease.task, &request))
-            .await
-            .map(drop)
+        let recording =
+            self.tell(RELEASE_PATIENCE, || self.shared.client.record(&self.lease.task, &request));
+        self.pass(passage, recording).await.map(drop)
     }
 
     /// Says something to the site under the lease. The lease being gone ends the job.
-    async fn tell<T, F>(&self, patience: Duration, ask: impl FnMut() -> F) -> Result<T, Stop>
+    async fn tell<T, F>(&self, patience: Duration, ask: impl Fn() -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
-        let asking = persistently(&*self.shared.clock, &*self.shared.ids, patience, ask);
+        let (clock, ids) = (&*self.shared.clock, &*self.shared.ids);
+        let asking = self.renewal.saying(|| persistently(clock, ids, patience, &ask));
         match self.signal.guard(asking).await? {
             Ok(value) => Ok(value),
             Err(ClientError::Refused(problem)) if problem.code == Code::LeaseLost => {
@@ -222,8 +256,10 @@ impl Job {
             note: report.note,
         };
         let shared = &self.shared;
-        let offering = persistently(&*shared.clock, &*shared.ids, RELEASE_PATIENCE, || {
-            shared.client.release(&self.lease, &request)
+        let offering = self.renewal.saying(|| {
+            persistently(&*shared.clock, &*shared.ids, RELEASE_PATIENCE, || {
+                shared.client.release(&self.lease, &request)
+            })
         });
         let stopped = async {
             self.signal.token().cancelled().await;

@@ -6,7 +6,7 @@ use super::run::{Work, agent, git_stop, short};
 use super::{Job, Report, Stop};
 use crate::forge::{ForgeError, NewPull, Pull, Pulls, words};
 use crate::git::{Commit, Push, Pushed};
-use crate::model::{Effect, ForgeProblem, PushProblem, StopReason};
+use crate::model::{Effect, ForgeProblem, Passage, PushProblem, StopReason};
 use crate::work::local_pulls::LocalPulls;
 use crate::work::observer::Step;
 use std::sync::Arc;
@@ -27,7 +27,10 @@ impl Job {
         } else {
             let branch = &self.claim.branch;
             let note = |commit: &Commit| format!("{} to {branch}", short(commit));
-            let commit = self.step(Step::Push, self.push(work), note).await?.to_string();
+            let commit = self
+                .step(Step::Push, self.pass(Passage::Push, self.push(work)), note)
+                .await?
+                .to_string();
             done.pushed = Some(commit.clone());
             self.record(Effect::Pushed { commit, branch: self.claim.branch.clone() }).await?;
         }
@@ -44,10 +47,16 @@ impl Job {
 
     async fn push(&self, work: &Work) -> Result<Commit, Stop> {
         let (identity, name) = (agent(), self.fence_name());
+        let made = |effect: &Effect| match effect {
+            Effect::Committed { commit, .. } | Effect::Pushed { commit, .. } => commit.parse().ok(),
+            Effect::PullRequest { .. } | Effect::Commented { .. } => None,
+        };
+        let earlier: Vec<Commit> = self.claim.effects.iter().filter_map(made).collect();
         let push = Push {
             fence: self.fence(&work.remote, &name, &identity),
             commit: &work.commit,
             branch: &self.claim.branch,
+            earlier: &earlier,
         };
         match self.signal.guard(Box::pin(work.mirror.push(&push))).await? {
             Ok(Pushed::Done { commit, .. }) => Ok(commit),
@@ -56,7 +65,7 @@ impl Job {
                 "another run of this task moved the branch while this one pushed",
             )),
             Ok(Pushed::Refused { why, text }) => {
-                let kept = self.keep_work(work).await;
+                let kept = self.pass(Passage::Keep, self.keep_work(work)).await;
                 Err(Stop::new(
                     StopReason::PushRefused { why },
                     format!("{}{kept}", push_words(why, &text)),
@@ -85,6 +94,7 @@ impl Job {
             let diff = work.mirror.diff(&work.base, &work.commit, DIFF_BYTES).map_err(git_stop)?;
             return Ok(Arc::new(LocalPulls {
                 client: self.shared.client.clone(),
+                renewal: self.renewal.clone(),
                 lease: self.lease.clone(),
                 worker: self.shared.worker.clone(),
                 head: work.commit.to_string(),
@@ -116,9 +126,12 @@ impl Job {
         done: &Done,
     ) -> Result<Pull, Stop> {
         let repo = &self.lease.task.repo;
-        let pull = match self.asking(pulls.find_pull(repo, &new.branch)).await? {
+        let pull = match self
+            .pass(Passage::FindPull, self.asking(pulls.find_pull(repo, &new.branch)))
+            .await?
+        {
             Some(found) => found,
-            None => self.asking(pulls.open_pull(repo, new)).await?,
+            None => self.pass(Passage::OpenPull, self.asking(pulls.open_pull(repo, new))).await?,
         };
         if done.pull.as_ref().is_none_or(|(number, _)| *number != pull.number) {
             let url = pull.url.clone();
@@ -137,7 +150,8 @@ impl Job {
                         summary: work.summary.as_deref(),
                         usage: work.usage.as_ref(),
                     });
-                    self.asking(pulls.comment(repo, pull.number, &body)).await?
+                    let saying = self.asking(pulls.comment(repo, pull.number, &body));
+                    self.pass(Passage::Comment, saying).await?
                 }
             };
             self.record(Effect::Commented { id }).await?;
@@ -149,9 +163,10 @@ impl Job {
         &self,
         asking: impl Future<Output = Result<T, ForgeError>>,
     ) -> Result<T, Stop> {
-        self.signal.guard(asking).await?.map_err(|error| Stop {
-            reason: StopReason::ForgeRefused { why: error.problem() },
-            error: Some(error.to_string()),
+        self.signal.guard(asking).await?.map_err(|error| match self.signal.reason() {
+            // A pull request that is a row is written under the lease.
+            Some(reason) => reason.into(),
+            None => Stop::new(StopReason::ForgeRefused { why: error.problem() }, error.to_string()),
         })
     }
 }

@@ -13,7 +13,9 @@ use crate::git::{
     Commit, Copy, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
 };
 use crate::model::run::UsageText;
-use crate::model::{DiskProblem, Effect, Epoch, ForgeProblem, RepoProblem, StopReason, Usage};
+use crate::model::{
+    DiskProblem, Effect, Epoch, ForgeProblem, Passage, RepoProblem, StopReason, Usage,
+};
 use crate::process::{EndedBy, Redactor, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
@@ -48,7 +50,7 @@ impl Job {
     ) -> Result<Work, Stop> {
         let remote = self.remote()?;
         let (mirror, base_branch) = self
-            .step(Step::Fetch, self.mirror(&remote), |(_, branch)| {
+            .step(Step::Fetch, self.pass(Passage::Fetch, self.mirror(&remote)), |(_, branch)| {
                 format!("the mirror of {} is up to date at {branch}", self.lease.task.repo)
             })
             .await?;
@@ -71,7 +73,8 @@ impl Job {
         }
         let path = copy.path.clone();
         let keep = self.shared.keep;
-        match tokio::task::spawn_blocking(move || copy.close(keep)).await {
+        let closing = tokio::task::spawn_blocking(move || copy.close(keep));
+        match self.pass(Passage::Clean, closing).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(path = %path.display(), %error, "the lane's copy was not removed");
@@ -148,7 +151,8 @@ impl Job {
         let (mirror, branch) = self.signal.guard(asking).await?;
         let (mirror, branch) = (mirror.map_err(git_stop)?, branch.map_err(git_stop)?);
         if self.lease.epoch > Epoch(1) {
-            self.shut_out_older_claims(&mirror, remote).await?;
+            let shutting = self.shut_out_older_claims(&mirror, remote);
+            self.pass(Passage::Fence, shutting).await?;
         }
         Ok((mirror, branch))
     }
@@ -194,15 +198,19 @@ impl Job {
             self.signal.guard(checkout).await?.map_err(git_stop)
         };
         let copy = self
-            .step(Step::Checkout, copy, |_| format!("{} on branch {branch}", short(base)))
+            .step(Step::Checkout, self.pass(Passage::Checkout, copy), |_| {
+                format!("{} on branch {branch}", short(base))
+            })
             .await?;
         self.step(Step::Start, self.start(), |()| "told the site".to_owned()).await?;
         let prepared = self
-            .step(Step::Prompt, self.prepare(mirror, base, dir), |p| {
+            .step(Step::Prompt, self.pass(Passage::Prompt, self.prepare(mirror, base, dir)), |p| {
                 format!("{} bytes", p.run_bytes())
             })
             .await?;
-        let result = self.step(Step::Run, self.run_lane(prepared), lane_note).await?;
+        let result = self
+            .step(Step::Run, self.pass(Passage::Run, self.run_lane(prepared)), lane_note)
+            .await?;
         report.summary.clone_from(&result.summary);
         report.usage = Some(result.usage.clone());
         report.note.clone_from(&result.note);
@@ -236,7 +244,7 @@ impl Job {
                 )),
             }
         };
-        let commit = self.step(Step::Commit, commit, short).await?;
+        let commit = self.step(Step::Commit, self.pass(Passage::Commit, commit), short).await?;
         Ok((commit, result))
     }
 

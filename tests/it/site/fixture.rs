@@ -210,6 +210,7 @@ pub fn config(home: &Path, role: Role, clock: Arc<dyn Clock>) -> OwnerConfig {
         version: VERSION.to_owned(),
         clock,
         ids: Arc::new(SystemIds),
+        faults: Arc::new(relay::model::NoFaults),
         forges: Arc::new(PaperForges),
         watch: None,
     }

@@ -28,6 +28,11 @@ impl ManualClock {
         self.now.send_modify(|now| *now = *now + by);
     }
 
+    /// Somebody sets it back. Who sleeps sleeps longer.
+    pub fn set_back(&self, by: Duration) {
+        self.now.send_modify(|now| *now = *now - by);
+    }
+
     /// How many sleeps are being waited for.
     pub fn sleepers(&self) -> usize {
         self.now.receiver_count()

@@ -12,3 +12,4 @@ pub mod model;
 #[cfg(target_os = "linux")]
 pub mod processes;
 pub mod repo;
+pub mod shop;

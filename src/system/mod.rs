@@ -1,5 +1,7 @@
-//! The real clock and the real source of ids. Everything else is handed them behind
-//! [`Clock`] and [`Ids`].
+//! The real clock, the real source of ids and the faults that were asked for. Everything else is
+//! handed them behind [`Clock`], [`Ids`] and [`crate::model::Faults`].
+
+pub mod faults;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,0 +1,83 @@
+//! The publishing half on a GitHub with memory and a real git server: one branch, one pull
+//! request, one comment, whatever died between them.
+
+use std::sync::Mutex;
+
+use relay::model::{FaultPoint, Passage};
+
+use super::scene::{LANE, Scene};
+use crate::support::full::{full, skip};
+use crate::support::shop::Shop;
+
+/// A scene whose worker is logged in there, with the issue as its task.
+fn scene_at(shop: &Shop) -> Scene {
+    let mut scene = Scene::new();
+    scene.house.set("RELAY_GITHUB_API", &shop.hub.base).set("RELAY_GITHUB_TOKEN", "token-of-bot");
+    assert_eq!(scene.house.relay(&["link", "acme/shop"]).ok(), "acme/shop");
+    let issue = shop.issue.to_string();
+    let made = ["task", "create", "--repo", "acme/shop", "--lane", LANE, "--issue", &issue];
+    assert_eq!(scene.house.relay(&made).ok(), shop.task().0);
+    scene
+}
+
+fn survives(point: FaultPoint, shop: &Shop) -> bool {
+    let fault = format!("{point}:kill");
+    let scene = scene_at(shop);
+    let died = scene.worker_dies(&fault);
+    scene.drain();
+    let detail = scene.assert_history(&shop.task().0, &fault);
+    assert_eq!(detail["task"]["state"], "review", "{fault}: {detail:#}");
+    assert_eq!(detail["task"]["pr"], shop.repo.pulls()[0].0, "{fault}");
+    shop.assert_one_of_each(&fault);
+    assert_eq!(scene.runs(), [1], "{fault}");
+    scene.assert_clean(&fault);
+    died
+}
+
+fn go_through(points: Vec<FaultPoint>) {
+    let runtime = tokio::runtime::Handle::current();
+    let (todo, missed) = (Mutex::new(points), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(point) = { todo.lock().unwrap().pop() } {
+                    let shop = runtime.block_on(Shop::open());
+                    if !survives(point, &shop) {
+                        missed.lock().unwrap().push(point.to_string());
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(missed.into_inner().unwrap(), Vec::<String>::new(), "no run passes these points");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_request_and_a_comment_whose_worker_died_before_it_told_are_found_again() {
+    let after = |passage| FaultPoint { passage, after: true };
+    tokio::task::block_in_place(|| {
+        go_through(vec![after(Passage::OpenPull), after(Passage::Comment)]);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_a_worker_killed_while_it_publishes_makes_one_pull_request_and_one_comment() {
+    if !full() {
+        return skip("it kills sixteen workers");
+    }
+    let half = [
+        Passage::RecordCommitted,
+        Passage::Push,
+        Passage::RecordPushed,
+        Passage::FindPull,
+        Passage::OpenPull,
+        Passage::RecordPull,
+        Passage::Comment,
+        Passage::RecordCommented,
+        Passage::Release,
+    ];
+    // Before its commit is recorded the lane's work is not kept.
+    let kept = |point: &FaultPoint| point.passage != Passage::RecordCommitted || point.after;
+    let points = FaultPoint::all().filter(|p| half.contains(&p.passage)).filter(kept).collect();
+    tokio::task::block_in_place(|| go_through(points));
+}
