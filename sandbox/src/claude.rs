@@ -4,13 +4,11 @@
 //! Its sandbox wraps the commands of the agent, not its own file tools, so each hidden path is
 //! denied twice. What the numbers and switches do was measured with the program, 2.1.332.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::domains;
+use crate::{domains, hidden_paths};
 
 /// What the document depends on.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +20,7 @@ pub struct ClaudeSettings<'a> {
     /// The lane's copy of the repository.
     pub workdir: &'a Path,
     /// Where the environment says that logins are kept instead of their usual places, as
-    /// [`moved_logins`] found them.
+    /// [`crate::moved_logins`] found them.
     pub moved: &'a [PathBuf],
     /// Hosts beside the usual ones, as [`crate::parse_domains`] read them.
     pub extra_domains: &'a [String],
@@ -59,82 +57,6 @@ pub const STORES: &[&str] = &[
     "Library/Caches/pnpm",
 ];
 
-/// What is hidden in the home: logins, keys, and what the vendors' programs read at their start.
-const HIDDEN: &[&str] = &[
-    ".harness",
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".grok",
-    ".fx",
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".pgpass",
-    ".my.cnf",
-    ".vault-token",
-    ".gitconfig",
-    ".git-credentials",
-    ".password-store",
-    ".bash_history",
-    ".zsh_history",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".terraform.d",
-    ".config/containers",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/git",
-    ".config/glab-cli",
-    ".config/hub",
-    ".config/op",
-    ".config/rclone",
-    ".config/relay",
-    ".config/systemd",
-    ".local/share/keyrings",
-    "Library/Keychains",
-    "Library/LaunchAgents",
-];
-
-/// Variables that name another place for something of [`HIDDEN`], and what of that place is hidden.
-const MOVING: &[(&str, &str)] = &[
-    ("CLAUDE_CONFIG_DIR", ""),
-    ("CODEX_HOME", ""),
-    ("GROK_HOME", ""),
-    ("GH_CONFIG_DIR", ""),
-    ("GNUPGHOME", ""),
-    ("AWS_CONFIG_FILE", ""),
-    ("AWS_SHARED_CREDENTIALS_FILE", ""),
-    ("AZURE_CONFIG_DIR", ""),
-    ("CLOUDSDK_CONFIG", ""),
-    ("GOOGLE_APPLICATION_CREDENTIALS", ""),
-    ("DOCKER_CONFIG", ""),
-    ("KUBECONFIG", ""),
-    ("GIT_CONFIG_GLOBAL", ""),
-    ("NPM_CONFIG_USERCONFIG", ""),
-    ("NETRC", ""),
-    ("PGPASSFILE", ""),
-    ("CARGO_HOME", "credentials"),
-    ("CARGO_HOME", "credentials.toml"),
-    ("XDG_CONFIG_HOME", "containers"),
-    ("XDG_CONFIG_HOME", "gcloud"),
-    ("XDG_CONFIG_HOME", "gh"),
-    ("XDG_CONFIG_HOME", "git"),
-    ("XDG_CONFIG_HOME", "glab-cli"),
-    ("XDG_CONFIG_HOME", "hub"),
-    ("XDG_CONFIG_HOME", "rclone"),
-    ("XDG_CONFIG_HOME", "systemd"),
-    ("XDG_DATA_HOME", "keyrings"),
-];
-
 /// What stands in relay's own folder. The file tools are kept off each by name, because a rule
 /// for the folder would cover the lane's copy inside it too.
 const IN_RELAY_HOME: &[&str] = &[
@@ -150,6 +72,7 @@ const IN_RELAY_HOME: &[&str] = &[
     "relay.lock",
     "relay.sock",
     "runs",
+    "vendor",
     "work.log",
 ];
 
@@ -184,18 +107,6 @@ pub fn claude_settings(settings: &ClaudeSettings<'_>) -> Value {
         document["sandbox"] = sandbox(settings);
     }
     document
-}
-
-/// Where `environment` says that logins are kept. A relative path says nothing.
-#[must_use]
-pub fn moved_logins(environment: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
-    let mut moved = Vec::new();
-    for (name, part) in MOVING {
-        let Some(value) = environment.get(OsStr::new(name)) else { continue };
-        let paths = std::env::split_paths(value).filter(|path| path.is_absolute());
-        moved.extend(paths.map(|path| if part.is_empty() { path } else { path.join(part) }));
-    }
-    moved
 }
 
 fn permissions(settings: &ClaudeSettings<'_>) -> Value {
@@ -248,16 +159,7 @@ fn sandbox(settings: &ClaudeSettings<'_>) -> Value {
 
 /// What commands cannot read; the copy inside it is given back by `allowRead`.
 fn hidden(settings: &ClaudeSettings<'_>) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = HIDDEN.iter().map(|path| settings.home.join(path)).collect();
-    // `/`, the home itself or /dev/null is no place of logins, and nothing runs without it.
-    let is_place = |path: &&PathBuf| !settings.home.starts_with(path) && !path.starts_with("/dev");
-    let moved = settings.moved.iter().filter(is_place);
-    for path in std::iter::once(settings.relay_home).chain(moved.map(PathBuf::as_path)) {
-        if !paths.iter().any(|known| known == path) {
-            paths.push(path.to_owned());
-        }
-    }
-    paths
+    hidden_paths(settings.home, settings.relay_home, settings.moved)
 }
 
 /// What the file tools cannot touch: the same, but never a folder that holds the copy.
@@ -273,6 +175,8 @@ fn tool_denied(settings: &ClaudeSettings<'_>) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hidden::HIDDEN;
+    use crate::moved_logins;
 
     fn document(relay_home: &str, workdir: &str) -> Value {
         claude_settings(&ClaudeSettings {

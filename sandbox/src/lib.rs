@@ -4,9 +4,13 @@
 mod claude;
 mod domains;
 mod env;
+mod hidden;
+mod walls;
 mod wrap;
 
-pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings, moved_logins};
+pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings};
 pub use domains::{DomainError, domains, parse_domains};
 pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
-pub use wrap::{Confinement, Tools, choose, wrap};
+pub use hidden::{hidden_paths, moved_logins};
+pub use walls::{TMPDIR, Walls};
+pub use wrap::{Confinement, Tools, choose, wall_in, wrap};

@@ -1,17 +1,22 @@
-//! The outer wall of a run: a pid namespace of its own, which dies whole.
+//! The box of a run: a pid namespace of its own, which dies whole, and [`Walls`] in the file system.
 //!
-//! | here | wall | when the supervisor is killed |
-//! |---|---|---|
-//! | Linux, ordinary user, bubblewrap | bwrap's pid namespace | everything in it dies |
-//! | Linux, root, util-linux | unshare's pid namespace | everything in it dies |
-//! | Linux, neither | none | the program dies; what left its session may live on |
-//! | macOS | none | nothing dies |
+//! | here | box | walls | when the supervisor is killed |
+//! |---|---|---|---|
+//! | Linux, ordinary user, bubblewrap | bwrap's | yes | everything in it dies |
+//! | Linux, root, util-linux and bubblewrap | unshare's, with bwrap's walls in it | yes | everything in it dies |
+//! | Linux, root, util-linux alone | unshare's | none | everything in it dies |
+//! | Linux, neither | none | none | the program dies; what left its session may live on |
+//! | macOS | none | none | nothing dies |
 //!
 //! In every row nothing outlives the run while the supervisor lives (relay's room `process`).
-//! root gets `unshare`, since claude's own sandbox cannot mount its /proc inside a bwrap of root's.
+//! root's process namespace and its `/proc` are `unshare`'s: bwrap of root's covers parts of
+//! `/proc`, and then the kernel lets no sandbox inside mount one. Last comes a user namespace,
+//! since root would take the walls down: in it, it is root over nothing that was mounted before.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+use super::walls::Walls;
 
 /// What was found on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +32,7 @@ pub struct Tools {
 /// What stands between the supervisor and the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confinement {
-    /// bubblewrap: all of the disk, a pid namespace, its own init.
+    /// bubblewrap: walls, a pid namespace, its own init.
     Bubblewrap {
         /// Its path.
         bwrap: PathBuf,
@@ -36,6 +41,8 @@ pub enum Confinement {
     Unshare {
         /// Its path.
         unshare: PathBuf,
+        /// Where it is missing, there are no walls.
+        bwrap: Option<PathBuf>,
         /// Where it is missing, the namespace outlives a supervisor that is killed.
         setpriv: Option<PathBuf>,
     },
@@ -51,28 +58,79 @@ pub enum Confinement {
 pub fn choose(tools: &Tools, root: bool) -> Confinement {
     let Tools { bwrap, unshare, setpriv } = tools.clone();
     match (root, bwrap, unshare) {
-        (true, _, Some(unshare)) => Confinement::Unshare { unshare, setpriv },
+        (true, bwrap, Some(unshare)) => Confinement::Unshare { unshare, bwrap, setpriv },
         (false, Some(bwrap), _) => Confinement::Bubblewrap { bwrap },
         _ => Confinement::Bare { setpriv },
     }
 }
 
-/// The program and the arguments that run `program` with `args` behind the wall.
+impl Confinement {
+    /// Whether it puts walls around a run.
+    #[must_use]
+    pub const fn has_walls(&self) -> bool {
+        matches!(self, Self::Bubblewrap { .. } | Self::Unshare { bwrap: Some(_), .. })
+    }
+
+    /// The same box without walls. An ordinary user has none such that is of use: a sandbox
+    /// that cannot be made inside bubblewrap cannot be made with more of the disk in it either.
+    #[must_use]
+    pub fn without_walls(&self) -> Option<Self> {
+        match self.clone() {
+            Self::Unshare { unshare, bwrap: Some(_), setpriv } => {
+                Some(Self::Unshare { unshare, bwrap: None, setpriv })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The program and the arguments that run `program` with `args` in a box that shows all of the
+/// disk: nothing is hidden, and nothing outlives it.
 #[must_use]
 pub fn wrap(c: &Confinement, program: &Path, args: &[OsString]) -> (PathBuf, Vec<OsString>) {
+    boxed(c, None, program, args)
+}
+
+/// The program and the arguments that run `program` with `args` behind `walls`, where `c` has any.
+#[must_use]
+pub fn wall_in(
+    c: &Confinement,
+    walls: &Walls,
+    program: &Path,
+    args: &[OsString],
+) -> (PathBuf, Vec<OsString>) {
+    boxed(c, Some(walls), program, args)
+}
+
+fn boxed(
+    c: &Confinement,
+    walls: Option<&Walls>,
+    program: &Path,
+    args: &[OsString],
+) -> (PathBuf, Vec<OsString>) {
     let mut line: Vec<OsString> = Vec::new();
     match c {
         Confinement::Bubblewrap { bwrap } => {
             line.push(bwrap.into());
             line.extend(["--die-with-parent", "--unshare-pid"].map(OsString::from));
-            line.extend(["--dev-bind", "/", "/", "--proc", "/proc", "--"].map(OsString::from));
+            match walls {
+                Some(walls) => line.extend(walls.arguments(false)),
+                None => line.extend(ALL_OF_IT.map(OsString::from)),
+            }
+            line.push("--".into());
         }
-        Confinement::Unshare { unshare, setpriv } => {
+        Confinement::Unshare { unshare, bwrap, setpriv } => {
             line.extend(dying_with_parent(setpriv.as_deref()));
             line.push(unshare.into());
             line.extend(["--pid", "--fork", "--kill-child=SIGKILL"].map(OsString::from));
             line.extend(["--mount-proc", "--"].map(OsString::from));
             line.extend(INIT.map(OsString::from));
+            if let (Some(walls), Some(bwrap)) = (walls, bwrap) {
+                line.push(bwrap.into());
+                line.extend(walls.arguments(true));
+                line.extend([OsString::from("--"), unshare.into()]);
+                line.extend(["--user", "--map-root-user", "--"].map(OsString::from));
+            }
         }
         Confinement::Bare { setpriv } => line.extend(dying_with_parent(setpriv.as_deref())),
     }
@@ -81,6 +139,8 @@ pub fn wrap(c: &Confinement, program: &Path, args: &[OsString]) -> (PathBuf, Vec
     let program = line.remove(0);
     (program.into(), line)
 }
+
+const ALL_OF_IT: [&str; 5] = ["--dev-bind", "/", "/", "--proc", "/proc"];
 
 /// The first process of a pid namespace. Without it the program would be that process: signals
 /// it does not handle would not reach it, not even its own `kill -9`, and orphans that have
@@ -112,7 +172,11 @@ mod tests {
         let setpriv = tools().setpriv;
         assert_eq!(
             choose(&tools(), true),
-            Confinement::Unshare { unshare: "/usr/bin/unshare".into(), setpriv: setpriv.clone() }
+            Confinement::Unshare {
+                unshare: "/usr/bin/unshare".into(),
+                bwrap: tools().bwrap,
+                setpriv: setpriv.clone()
+            }
         );
         assert_eq!(
             choose(&tools(), false),
@@ -124,13 +188,15 @@ mod tests {
         assert_eq!(choose(&Tools::default(), false), Confinement::Bare { setpriv: None });
     }
 
+    fn line((program, args): (PathBuf, Vec<OsString>)) -> String {
+        let args = args.iter().map(|arg| arg.display().to_string());
+        std::iter::once(program.display().to_string()).chain(args).collect::<Vec<_>>().join("|")
+    }
+
     #[test]
-    fn the_command_lines() {
+    fn the_command_lines_of_a_box_without_walls() {
         let line = |c: &Confinement| {
-            let args = ["-p".into(), "two words".into()];
-            let (program, args) = wrap(c, Path::new("/opt/agent"), &args);
-            let args = args.iter().map(|arg| arg.display().to_string());
-            std::iter::once(program.display().to_string()).chain(args).collect::<Vec<_>>().join("|")
+            line(wrap(c, Path::new("/opt/agent"), &["-p".into(), "two words".into()]))
         };
         assert_eq!(
             line(&choose(&tools(), false)),
@@ -146,5 +212,28 @@ mod tests {
         let bare = Confinement::Bare { setpriv: tools().setpriv };
         assert_eq!(line(&bare), "/usr/bin/setpriv|--pdeathsig|KILL|--|/opt/agent|-p|two words");
         assert_eq!(line(&Confinement::Bare { setpriv: None }), "/opt/agent|-p|two words");
+    }
+
+    #[test]
+    fn the_command_lines_of_a_box_with_walls() {
+        let walls = Walls { empty: vec!["/tmp".into()], cwd: "/w".into(), ..Walls::default() };
+        let line = |c: &Confinement| line(wall_in(c, &walls, Path::new("/opt/agent"), &[]));
+        assert_eq!(
+            line(&choose(&tools(), false)),
+            "/usr/bin/bwrap|--die-with-parent|--unshare-pid|--unshare-ipc|--ro-bind|/|/\
+             |--dev|/dev|--proc|/proc|--tmpfs|/tmp|--chdir|/w|--|/opt/agent"
+        );
+        assert_eq!(
+            line(&choose(&tools(), true)),
+            "/usr/bin/setpriv|--pdeathsig|KILL|--|/usr/bin/unshare|--pid|--fork\
+             |--kill-child=SIGKILL|--mount-proc|--|/bin/sh|-c|\"$@\"; exit \"$?\"|init\
+             |/usr/bin/bwrap|--unshare-ipc|--ro-bind|/|/|--dev|/dev|--bind|/proc|/proc\
+             |--tmpfs|/tmp|--chdir|/w|--|/usr/bin/unshare|--user|--map-root-user|--|/opt/agent"
+        );
+        let without = choose(&Tools { bwrap: None, ..tools() }, true);
+        assert_eq!(line(&without), self::line(wrap(&without, Path::new("/opt/agent"), &[])));
+        assert!(!without.has_walls() && choose(&tools(), true).has_walls());
+        assert_eq!(choose(&tools(), true).without_walls(), Some(without));
+        assert_eq!(choose(&tools(), false).without_walls(), None);
     }
 }

@@ -40,6 +40,8 @@ pub struct Config {
     pub lane_domains: Vec<String>,
     /// RELAY_LANE_ENV: names of the environment that are let through to vendor lanes.
     pub lane_env: Vec<String>,
+    /// RELAY_LANE_PATHS: what process lanes keep of this machine behind the box's walls.
+    pub lane_paths: Vec<PathBuf>,
     /// RELAY_WORK_MAX_INTERVAL, in seconds: the longest wait of an idle worker.
     pub max_interval: Option<Duration>,
     /// RELAY_FAULT: the fault this process ends or holds itself at (docs/design/fault-points.md).
@@ -173,6 +175,7 @@ impl Config {
             model_claude: text("RELAY_MODEL_CLAUDE"),
             lane_domains: parse_domains(&text("RELAY_LANE_ALLOWED_DOMAINS").unwrap_or_default())?,
             lane_env: lane_env(list("RELAY_LANE_ENV"))?,
+            lane_paths: lane_paths(list("RELAY_LANE_PATHS"))?,
             max_interval: seconds("RELAY_WORK_MAX_INTERVAL", text("RELAY_WORK_MAX_INTERVAL"))?,
             fault: text("RELAY_FAULT").map(|v| v.parse()).transpose()?,
             debug: text("RELAY_DEBUG").is_some_and(|v| v != "0"),
@@ -225,6 +228,16 @@ fn lane_env(names: Vec<String>) -> Result<Vec<String>, ConfigError> {
     match names.iter().find_map(|name| Some((name, refused(name)?))) {
         Some((name, why)) => Err(ConfigError::LaneEnv { name: name.clone(), why: why.why() }),
         None => Ok(names),
+    }
+}
+
+/// Each an absolute path. All of the disk is none: then there are no walls.
+fn lane_paths(paths: Vec<String>) -> Result<Vec<PathBuf>, ConfigError> {
+    let absolute =
+        |path: &String| Path::new(path).is_absolute() && Path::new(path) != Path::new("/");
+    match paths.iter().find(|path| !absolute(path)) {
+        Some(value) => Err(ConfigError::Path { name: "RELAY_LANE_PATHS", value: value.clone() }),
+        None => Ok(paths.into_iter().map(PathBuf::from).collect()),
     }
 }
 

@@ -1,17 +1,20 @@
 //! What this machine has: programs, lanes, logins, its box. Put together once from the settings
 //! and handed to the rooms that need it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use relay_sandbox::{STORES, Tools};
 
+use super::config::Config;
 use super::context::Context;
 use crate::forge::Pulls;
 use crate::forge::github::{GitHub, GitHubConfig, PersonsLogin, Source, TIME_OUT, host_of};
 use crate::model::Secret;
 use crate::work::boxing::{Boxing, try_box};
 use crate::work::lane::Lanes;
+use crate::work::login::Logins;
 
 /// A GitHub login and what it opens.
 #[derive(Clone)]
@@ -50,8 +53,20 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
         home: without_links(&config.user_home),
         relay_home: without_links(&config.home),
         stores: stores(context),
+        given: config.lane_paths.clone(),
+        logins: logins(config),
         secrets,
     }
+}
+
+/// The person's login of claude, where it is a file.
+fn logins(config: &Config) -> Option<Logins> {
+    let moved = config.environment.get(OsStr::new("CLAUDE_CONFIG_DIR")).filter(|v| !v.is_empty());
+    let persons = moved.map_or_else(|| config.user_home.join(".claude"), PathBuf::from);
+    let beside = if moved.is_some() { &persons } else { &config.user_home };
+    let settings = beside.join(".claude.json");
+    let root = without_links(&config.home).join("vendor");
+    cfg!(target_os = "linux").then(|| Logins::new(root, persons, settings))
 }
 
 /// The stores of the package programs that are here: nobody else's home gets new folders.

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use relay_sandbox::{Confinement, Tools, choose, wrap};
+use relay_sandbox::{Confinement, Tools, choose, wall_in};
 use serde::Serialize;
 
+use super::walls::shared;
 use crate::process::{Limits, Program, run};
 
 const LIMITS: Limits =
@@ -30,14 +31,15 @@ pub enum Tried {
 /// What keeps a lane in its box on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boxing {
-    /// The outer wall, as tried.
+    /// The box, as tried.
     pub outer: Tried,
-    /// claude's own sandbox inside the outer wall, as tried.
+    /// claude's own sandbox inside the box, as tried.
     pub nested: Tried,
-    /// The wall of lanes that bring no sandbox of their own.
+    /// The box of lanes that bring no sandbox of their own.
     pub confinement: Confinement,
-    /// The wall of claude: none where its sandbox does not nest, which is weaker.
-    pub claude: Confinement,
+    /// The box of claude, weaker where its own sandbox does not nest in the usual one. `None`
+    /// where its sandbox cannot be made at all.
+    pub claude: Option<Confinement>,
 }
 
 /// Tries the box in `folder` with the programs in `tools`, in an environment of nothing but
@@ -52,27 +54,30 @@ pub async fn try_box(tools: &Tools, root: bool, path: &OsString, folder: &Path) 
         attempt(&chosen, &quiet.0, &quiet.1, path, folder).await
     };
     let confinement = if outer == Tried::Works { chosen } else { bare.clone() };
-    let nested = match &tools.bwrap {
-        None => Tried::Missing,
+    let (nested, claude) = match &tools.bwrap {
+        // Seatbelt is a part of the system.
+        None if cfg!(target_os = "macos") => (Tried::Missing, Some(bare)),
+        None => (Tried::Missing, None),
         Some(bwrap) => {
-            let args = [
-                "--dev-bind",
-                "/",
-                "/",
-                "--unshare-pid",
-                "--proc",
-                "/proc",
-                "--",
-                "/bin/sh",
-                "-c",
-                ":",
-            ];
-            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-            attempt(&confinement, bwrap, &args, path, folder).await
+            let nested = nest(&confinement, bwrap, path, folder).await;
+            let mut claude = (nested == Tried::Works).then(|| confinement.clone());
+            for weaker in confinement.without_walls().into_iter().chain([bare]) {
+                if claude.is_none() && nest(&weaker, bwrap, path, folder).await == Tried::Works {
+                    claude = Some(weaker);
+                }
+            }
+            (nested, claude)
         }
     };
-    let claude = if nested == Tried::Works { confinement.clone() } else { bare };
     Boxing { outer, nested, confinement, claude }
+}
+
+/// Tries the sandbox that claude makes for its commands, inside `confinement`.
+async fn nest(confinement: &Confinement, bwrap: &Path, path: &OsString, folder: &Path) -> Tried {
+    let args =
+        ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--", "/bin/sh", "-c", ":"];
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    attempt(confinement, bwrap, &args, path, folder).await
 }
 
 async fn attempt(
@@ -82,7 +87,7 @@ async fn attempt(
     path: &OsString,
     folder: &Path,
 ) -> Tried {
-    let (path_of, args) = wrap(confinement, program, args);
+    let (path_of, args) = wall_in(confinement, &shared(), program, args);
     let program = Program {
         path: path_of,
         args,

@@ -12,6 +12,7 @@ pub mod job;
 pub mod lane;
 pub mod local_pulls;
 pub mod log;
+pub mod login;
 pub mod observer;
 pub mod persist;
 pub mod probe;
@@ -21,6 +22,7 @@ pub mod ring;
 pub mod room;
 pub mod stop;
 pub mod verdict;
+pub mod walls;
 pub mod worker;
 
 pub use observer::{Observer, Step, StepEvent};

@@ -13,6 +13,8 @@ mod full_claude;
 mod full_github;
 mod full_label;
 mod full_private;
+#[cfg(target_os = "linux")]
+mod full_walls;
 mod git;
 mod github;
 mod intake;

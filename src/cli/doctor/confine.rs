@@ -64,7 +64,7 @@ mod tests {
         let bare = Confinement::Bare { setpriv: None };
         let bwrap = Confinement::Bubblewrap { bwrap: "/usr/bin/bwrap".into() };
         let of = |outer: Tried, nested: Tried, confinement: &Confinement, socat| {
-            let (confinement, claude) = (confinement.clone(), confinement.clone());
+            let (confinement, claude) = (confinement.clone(), Some(confinement.clone()));
             let boxing = Boxing { outer, nested, confinement, claude };
             (super::outer(&boxing).state, inner(&boxing, socat).state)
         };

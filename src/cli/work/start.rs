@@ -66,6 +66,9 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     }
     let copies = Copies::open(home.join("work"))?;
     copies.sweep();
+    if let Some(logins) = &lanes.logins {
+        logins.sweep();
+    }
     let git = git(context, &home).await?;
     let clock = Arc::clone(&context.clock);
     let ids = context.ids();

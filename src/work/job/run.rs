@@ -304,7 +304,7 @@ impl Job {
     }
 
     async fn run_lane(&self, prepared: Prepared) -> Result<LaneResult, Stop> {
-        let PreparedRun { run, mut reader } = prepared.into_run(&self.shared.supervisor);
+        let PreparedRun { run, mut reader, mut login } = prepared.into_run(&self.shared.supervisor);
         let redactor = run.redactor.clone();
         let mut on_line = |line: &[u8]| {
             for said in reader.line(line) {
@@ -313,8 +313,14 @@ impl Job {
             }
         };
         let running = run_lane(run, &*self.shared.clock, self.signal.token(), &mut on_line);
+        let end = match &mut login {
+            Some(login) => Box::pin(login.beside(running)).await,
+            None => Box::pin(running).await,
+        };
+        // What a lane left in it takes its time to remove.
+        let _its_end = tokio::task::spawn_blocking(move || drop(login)).await;
         // A run that was called off keeps that reason, however it came to its end.
-        let end = Box::pin(running).await.map_err(|error| {
+        let end = end.map_err(|error| {
             let reason = self.signal.reason().unwrap_or(StopReason::Crashed);
             Stop::new(reason, error.to_string())
         })?;

@@ -1,13 +1,21 @@
 //! The claude lane on this machine.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use relay_lanes::{Brief, claude};
 use relay_sandbox::{ClaudeSettings, EnvRequest, clean_env};
 
-use super::{Described, Lanes, Prepared, TaskBrief};
-use crate::model::StopReason;
+use super::{Around, Described, Lanes, Prepared, TaskBrief};
+use crate::model::{RepoProblem, StopReason};
 use crate::work::job::Stop;
+use crate::work::login::Login;
+
+/// What claude takes for its home, instead of `~/.claude` and `~/.claude.json`.
+const HOME_OF_CLAUDE: &str = "CLAUDE_CONFIG_DIR";
+
+const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in \
+                      (hint: `relay doctor` says what is missing)";
 
 /// The seed's number.
 const MAX_TURNS: u32 = 40;
@@ -18,6 +26,11 @@ impl Lanes {
             reason: StopReason::NotLoggedIn,
             error: Some("the program `claude` is not on PATH (hint: `relay doctor`)".to_owned()),
         })?;
+        let around = match &self.boxing.claude {
+            _ if !self.sandbox => Around::Processes(&self.boxing.confinement),
+            Some(wall) => Around::Walls(wall),
+            None => return Err(Stop::new(StopReason::SandboxUnavailable, NO_BOX)),
+        };
         for store in &self.stores {
             if let Err(error) = std::fs::create_dir_all(store) {
                 tracing::debug!(path = %store.display(), %error, "a package store is missing");
@@ -36,14 +49,38 @@ impl Lanes {
             &EnvRequest::Vendor { names: &self.pass_env, agent: brief.agent },
         );
         env.extend(claude::ENV.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-        let (cwd, workdir) = (brief.workdir, brief.workdir);
-        let lane = Described { program, invocation, env, cwd, workdir, reader: claude::reader() };
-        self.prepared(brief.max_run, &self.boxing.claude, lane)
+        let login = self.login(brief.workdir)?;
+        if let Some(login) = &login {
+            env.retain(|(name, _)| name != HOME_OF_CLAUDE);
+            env.push((HOME_OF_CLAUDE.into(), login.home().into()));
+        }
+        // One way to install it puts the program into its own home.
+        let installed = self.home.join(".claude/local");
+        let lane = Described {
+            program,
+            parts: vec![&installed],
+            given: &[],
+            invocation,
+            env,
+            cwd: brief.workdir,
+            reader: claude::reader(),
+            login,
+        };
+        self.prepared(brief, around, lane)
+    }
+
+    fn login(&self, copy: &Path) -> Result<Option<Login>, Stop> {
+        let name = copy.file_name().unwrap_or_default().to_string_lossy();
+        let made = self.logins.as_ref().map(|logins| logins.take(&name)).transpose();
+        made.map_err(|error| {
+            let why = RepoProblem::Disk;
+            Stop::new(StopReason::RepoUnusable { why }, format!("a home for claude: {error}"))
+        })
     }
 
     /// The one settings document a run sees; `relay lane settings` prints it.
     #[must_use]
-    pub fn claude_settings(&self, workdir: &std::path::Path) -> serde_json::Value {
+    pub fn claude_settings(&self, workdir: &Path) -> serde_json::Value {
         relay_sandbox::claude_settings(&ClaudeSettings {
             home: &self.home,
             relay_home: &self.relay_home,

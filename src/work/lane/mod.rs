@@ -11,14 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use relay_lanes::{Invocation, Reader};
-use relay_sandbox::{Confinement, wrap};
+use relay_sandbox::{Confinement, TMPDIR, wall_in, wrap};
 
 use super::boxing::Boxing;
 use super::copies::COPY_MARK;
+use super::login::{Login, Logins};
+use super::walls::{self, View};
 
 pub use self::process::{process_config, process_lanes};
 use super::job::Stop;
-use crate::model::{Epoch, LaneName, Secret, StopReason, Task, WorkerId};
+use crate::model::{Epoch, LaneName, RepoProblem, Secret, StopReason, Task, WorkerId};
 use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
 
 /// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
@@ -50,6 +52,10 @@ pub struct Lanes {
     /// Package stores that a sandboxed command may write; made where they are missing, since the
     /// sandbox cannot.
     pub stores: Vec<PathBuf>,
+    /// What a process lane keeps of this machine as it is outside (RELAY_LANE_PATHS).
+    pub given: Vec<PathBuf>,
+    /// Where claude's homes of runs are made. `None` where its login is no file: on macOS.
+    pub logins: Option<Logins>,
     /// What must never be seen in a lane's output.
     pub secrets: Vec<Secret>,
 }
@@ -88,6 +94,7 @@ pub struct Prepared {
     limits: LaneLimits,
     redactor: Redactor,
     reader: Box<dyn Reader>,
+    login: Option<Login>,
 }
 
 /// A run and who reads it.
@@ -96,17 +103,31 @@ pub struct PreparedRun {
     pub run: LaneRun,
     /// What reads its output.
     pub reader: Box<dyn Reader>,
+    /// Its vendor's home, to be kept until the run is over.
+    pub login: Option<Login>,
 }
 
 /// A lane's own part of a run.
 struct Described<'a> {
     program: &'a Path,
+    /// What it is made of besides, where that can stand in a hidden place.
+    parts: Vec<&'a Path>,
+    /// What it is given of this machine on top of the rest.
+    given: &'a [PathBuf],
     invocation: Invocation,
     env: Vec<(OsString, OsString)>,
     cwd: &'a Path,
-    /// The copy, which the run is known by.
-    workdir: &'a Path,
     reader: Box<dyn Reader>,
+    login: Option<Login>,
+}
+
+/// What stands around one run.
+#[derive(Clone, Copy)]
+enum Around<'a> {
+    /// The box, with walls where it can have them.
+    Walls(&'a Confinement),
+    /// The box without walls: the operator asked for it.
+    Processes(&'a Confinement),
 }
 
 impl Lanes {
@@ -128,24 +149,34 @@ impl Lanes {
         })
     }
 
-    /// Puts the wall around what a lane described.
+    /// Puts the box around what a lane described.
     fn prepared(
         &self,
-        max_run: Duration,
-        wall: &Confinement,
+        brief: &TaskBrief<'_>,
+        around: Around<'_>,
         lane: Described<'_>,
     ) -> Result<Prepared, Stop> {
-        let Described { program, invocation, mut env, cwd, workdir, reader } = lane;
-        env.push((COPY_MARK.into(), workdir.into()));
-        // Behind the wall a program that is not there looks like one that failed.
-        check_executable(program).map_err(|error| {
+        // Behind a wall a program that is not there looks like one that failed.
+        check_executable(lane.program).map_err(|error| {
             Stop::new(StopReason::VendorError, format!("{error} (hint: `relay lane ls`)"))
         })?;
-        let (path, args) = wrap(wall, program, &invocation.args);
+        let (path, args, cwd) = match around {
+            Around::Walls(wall) if wall.has_walls() => self.walled(brief, wall, &lane)?,
+            Around::Walls(wall) | Around::Processes(wall) => {
+                let (path, args) = wrap(wall, lane.program, &lane.invocation.args);
+                (path, args, lane.cwd.to_owned())
+            }
+        };
+        let Described { invocation, mut env, reader, login, .. } = lane;
+        env.push((COPY_MARK.into(), brief.workdir.into()));
+        if matches!(around, Around::Walls(wall) if wall.has_walls()) {
+            env.retain(|(name, _)| name != "TMPDIR");
+            env.push(("TMPDIR".into(), TMPDIR.into()));
+        }
         Ok(Prepared {
-            program: Program { path, args, env, cwd: cwd.to_owned(), stdin: invocation.stdin },
+            program: Program { path, args, env, cwd, stdin: invocation.stdin },
             limits: LaneLimits {
-                time: max_run,
+                time: brief.max_run,
                 stall: invocation.streams_events.then_some(STALL),
                 stdout_total: invocation.stdout_total,
                 stdout_line: invocation.stdout_line,
@@ -154,7 +185,55 @@ impl Lanes {
             },
             redactor: Redactor::new(self.secrets.iter().cloned()),
             reader,
+            login,
         })
+    }
+
+    /// The command line behind walls, and the folder it is started from.
+    fn walled(
+        &self,
+        brief: &TaskBrief<'_>,
+        wall: &Confinement,
+        lane: &Described<'_>,
+    ) -> Result<(PathBuf, Vec<OsString>, PathBuf), Stop> {
+        let stores = self.stores_of_run(brief.workdir).map_err(|error| {
+            let why = RepoProblem::Disk;
+            Stop::new(StopReason::RepoUnusable { why }, format!("the run's stores: {error}"))
+        })?;
+        let mut own = vec![brief.workdir.to_owned()];
+        own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
+        let mut programs = vec![lane.program];
+        programs.extend(&lane.parts);
+        let view = View {
+            home: &self.home,
+            relay_home: &self.relay_home,
+            environment: &self.parent_env,
+            cwd: lane.cwd,
+            own: &own,
+            programs: &programs,
+            given: lane.given,
+            replaced: &stores,
+        };
+        let program = walls::at(lane.program);
+        let (path, args) = wall_in(wall, &view.walls(), &program, &lane.invocation.args);
+        // The box changes to the program's own folder, which may be hidden from what makes it.
+        Ok((path, args, PathBuf::from("/")))
+    }
+
+    /// The stores of the package programs that are here, each with an empty one of the run's own:
+    /// what a run leaves in a store would be installed by the next, or by a person.
+    fn stores_of_run(&self, copy: &Path) -> std::io::Result<Vec<(PathBuf, PathBuf)>> {
+        let mut name = copy.as_os_str().to_owned();
+        // Removed with the copy, as all that is named after it.
+        name.push(".stores");
+        let there = self.stores.iter().filter(|store| store.is_dir()).enumerate();
+        there
+            .map(|(at, store)| {
+                let own = Path::new(&name).join(at.to_string());
+                std::fs::create_dir_all(&own)?;
+                Ok((store.clone(), own))
+            })
+            .collect()
     }
 }
 
@@ -168,8 +247,8 @@ impl Prepared {
     /// The run, with `supervisor` (relay's own program) between worker and lane.
     #[must_use]
     pub fn into_run(self, supervisor: &Path) -> PreparedRun {
-        let Self { program, limits, redactor, reader } = self;
+        let Self { program, limits, redactor, reader, login } = self;
         let run = LaneRun { supervisor: supervisor.to_owned(), program, limits, redactor };
-        PreparedRun { run, reader }
+        PreparedRun { run, reader, login }
     }
 }

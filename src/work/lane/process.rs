@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use relay_lanes::process::{Config, TaskDetails, TaskRequest, invocation, parse_config, reader};
 use relay_sandbox::{EnvRequest, clean_env};
 
-use super::{Described, Lanes, Prepared, TaskBrief};
+use super::{Around, Described, Lanes, Prepared, TaskBrief};
 use crate::model::{LaneName, StopReason};
 use crate::work::job::Stop;
 
@@ -39,13 +39,15 @@ impl Lanes {
         let env = clean_env(&self.parent_env, &EnvRequest::Process { names: &config.env });
         let lane = Described {
             program: &config.command,
+            parts: config.args.iter().map(Path::new).filter(|path| path.is_absolute()).collect(),
+            given: &self.given,
             invocation: invocation(&config, &request),
             env,
             cwd: config.cwd.as_deref().unwrap_or(brief.workdir),
-            workdir: brief.workdir,
             reader: reader(&job_key),
+            login: None,
         };
-        self.prepared(brief.max_run, &self.boxing.confinement, lane)
+        self.prepared(brief, Around::Walls(&self.boxing.confinement), lane)
     }
 }
 

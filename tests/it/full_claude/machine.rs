@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use relay::work::login::{Login, Logins};
+use relay::work::walls::View;
 use relay_lanes::claude;
 use relay_lanes::{Brief, Exit, Said, Verdict};
 use relay_sandbox::{
-    ClaudeSettings, Confinement, EnvRequest, STORES, STUBS, Tools, claude_settings, clean_env, wrap,
+    ClaudeSettings, Confinement, EnvRequest, STORES, STUBS, TMPDIR, Tools, claude_settings,
+    clean_env, wall_in,
 };
 use tempfile::TempDir;
 
@@ -149,8 +152,21 @@ impl Machine {
             max_turns: with.max_turns,
         };
         let call = claude::invocation(&brief);
-        let (path, args) = wrap(wall, program, &call.args);
-        let out = finish(&path, &args, &self.environment(model, with), &self.copy, &call.stdin);
+        let login = self.login();
+        let env = self.environment(model, with, &login);
+        let walls = View {
+            home: &self.home,
+            relay_home: &self.home.join(".harness"),
+            environment: &env.iter().cloned().collect(),
+            cwd: &self.copy,
+            own: &[self.copy.clone(), login.folder().to_owned()],
+            programs: &[program],
+            given: &[],
+            replaced: &[(self.home.join(".npm"), self.store())],
+        }
+        .walls();
+        let (path, args) = wall_in(wall, &walls, program, &call.args);
+        let out = finish(&path, &args, &env, &self.copy, &call.stdin);
         let mut reader = claude::reader();
         let lines = out.stdout.split(|byte| *byte == b'\n');
         let said = lines.flat_map(|line| reader.line(line)).collect();
@@ -164,8 +180,20 @@ impl Machine {
         Run { said, verdict: reader.end(&exit), stderr: exit.stderr.to_owned() }
     }
 
+    /// The run's own store of npm.
+    pub fn store(&self) -> PathBuf {
+        let store = self.copy.with_extension("stores");
+        std::fs::create_dir_all(&store).unwrap();
+        store
+    }
+
+    fn login(&self) -> Login {
+        let (persons, settings) = (self.home.join(".claude"), self.home.join(".claude.json"));
+        Logins::new(self.home.join(".harness/vendor"), persons, settings).take("c").unwrap()
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the real tools stand on the test's own PATH")]
-    fn environment(&self, model: &Model, with: &With) -> Vec<(OsString, OsString)> {
+    fn environment(&self, model: &Model, with: &With, login: &Login) -> Vec<(OsString, OsString)> {
         let path = with.path.clone().or_else(|| std::env::var_os("PATH")).unwrap();
         let parent: BTreeMap<OsString, OsString> = [
             ("PATH", path),
@@ -174,6 +202,8 @@ impl Machine {
             ("ANTHROPIC_BASE_URL", with.url.clone().unwrap_or_else(|| model.url()).into()),
             ("ANTHROPIC_API_KEY", KEY.into()),
             ("SOME_TOKEN", SECRET.into()),
+            ("CLAUDE_CONFIG_DIR", login.home().into()),
+            ("TMPDIR", TMPDIR.into()),
         ]
         .map(|(name, value)| (name.into(), value))
         .into();

@@ -168,7 +168,8 @@ impl House {
         String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
     }
 
-    /// relay with nothing in its environment but PATH, HOME, RELAY_HOME and what was set.
+    /// relay with nothing in its environment but PATH, HOME, RELAY_HOME and what was set. A lane's
+    /// script may write in this machine's folder, so that a test can see how far it is.
     pub fn command(&self, args: &[&str]) -> Command {
         let path = std::env::var("PATH").unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_relay"));
@@ -178,6 +179,7 @@ impl House {
             .env("PATH", format!("{}:{path}", self.bin.display()))
             .env("HOME", self.dir.path())
             .env("RELAY_HOME", &self.home)
+            .env("RELAY_LANE_PATHS", self.dir.path())
             .envs(self.env.iter().map(|(k, v)| (k, v)))
             .stdin(Stdio::null());
         command

@@ -1,0 +1,188 @@
+//! The walls of a run in the file system: what of the disk a lane sees, and what of it it may
+//! change. The deepest path decides: relay's folder is empty, the copy inside it is not.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What a lane sees that is not the disk as it is, read-only. Every path is absolute, without
+/// links, and there is something at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walls {
+    /// Folders that are empty inside. What is written there goes with the run.
+    pub empty: Vec<PathBuf>,
+    /// Files and sockets of which nothing is to be had.
+    pub blank: Vec<PathBuf>,
+    /// What is seen as it is though it stands in an empty folder.
+    pub shown: Vec<PathBuf>,
+    /// What the lane may write. A path below `/dev` is a device it may use.
+    pub writable: Vec<PathBuf>,
+    /// Another folder in the place of one, writable: the place, and what stands there instead.
+    pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// Where the program starts.
+    pub cwd: PathBuf,
+}
+
+/// The name for temporary files in the box, whatever it is outside.
+pub const TMPDIR: &str = "/tmp";
+
+/// What stands at one path. A later kind wins over an earlier one at the same path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind<'a> {
+    Shown,
+    Blank,
+    Empty,
+    Writable,
+    Replaced(&'a Path),
+}
+
+impl Walls {
+    /// bubblewrap's arguments. `proc` is a `/proc` of the run's own that is mounted already;
+    /// without it bubblewrap makes one, and with it the process namespace.
+    pub(crate) fn arguments(&self, proc_is_own: bool) -> Vec<OsString> {
+        let mut line: Vec<OsString> = Vec::new();
+        let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| {
+            line.extend(words.iter().map(|word| word.as_ref().to_owned()));
+        };
+        // A network namespace of its own belongs here, once there is a door in it.
+        add(&[&"--unshare-ipc", &"--ro-bind", &"/", &"/", &"--dev", &"/dev"]);
+        if proc_is_own {
+            add(&[&"--bind", &"/proc", &"/proc"]);
+        } else {
+            add(&[&"--proc", &"/proc"]);
+        }
+        for (path, kind) in self.mounts() {
+            match kind {
+                Kind::Shown => add(&[&"--ro-bind", &path, &path]),
+                Kind::Blank => add(&[&"--ro-bind", &"/dev/null", &path]),
+                Kind::Empty => add(&[&"--tmpfs", &path]),
+                Kind::Writable if path.starts_with("/dev") => add(&[&"--dev-bind", &path, &path]),
+                Kind::Writable => add(&[&"--bind", &path, &path]),
+                Kind::Replaced(by) => add(&[&"--bind", &by, &path]),
+            }
+        }
+        add(&[&"--chdir", &self.cwd]);
+        line
+    }
+
+    /// What is mounted, parents first, without what makes no difference.
+    fn mounts(&self) -> Vec<(&Path, Kind<'_>)> {
+        let mut all: Vec<(&Path, Kind<'_>)> = Vec::new();
+        for (paths, kind) in [
+            (&self.shown, Kind::Shown),
+            (&self.blank, Kind::Blank),
+            (&self.empty, Kind::Empty),
+            (&self.writable, Kind::Writable),
+        ] {
+            all.extend(paths.iter().map(|path| (path.as_path(), kind)));
+        }
+        all.extend(self.replaced.iter().map(|(at, by)| (at.as_path(), Kind::Replaced(by))));
+        // By components, so that what a path stands in comes before it.
+        all.sort();
+        let mut mounts: Vec<(&Path, Kind<'_>)> = Vec::new();
+        for (path, kind) in all {
+            if mounts.last().is_some_and(|(last, _)| *last == path) {
+                mounts.pop();
+            }
+            let around = mounts.iter().rev().find(|(at, _)| path.starts_with(at));
+            let in_empty = matches!(around, Some((_, Kind::Empty)));
+            let matters = match kind {
+                Kind::Shown => in_empty,
+                Kind::Blank | Kind::Empty => !in_empty,
+                Kind::Writable | Kind::Replaced(_) => true,
+            };
+            if matters {
+                mounts.push((path, kind));
+            }
+        }
+        mounts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(paths: &[&str]) -> Vec<PathBuf> {
+        paths.iter().map(PathBuf::from).collect()
+    }
+
+    fn line(walls: &Walls) -> String {
+        let words = walls.arguments(false);
+        words.iter().map(|word| word.display().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    const ALWAYS: &str = "--unshare-ipc --ro-bind / / --dev /dev --proc /proc";
+
+    #[test]
+    fn a_usual_run() {
+        let walls = Walls {
+            empty: paths(&["/tmp", "/run", "/home/ada/.ssh", "/home/ada/.harness"]),
+            blank: paths(&["/home/ada/.netrc", "/var/lib/db.sock", "/run/docker.sock"]),
+            shown: paths(&["/home/ada", "/run/resolv.conf", "/home/ada/.harness/bin/tidy"]),
+            writable: paths(&["/home/ada/.harness/work/c", "/dev/kvm"]),
+            replaced: vec![("/home/ada/.npm".into(), "/home/ada/.harness/work/c.box/npm".into())],
+            cwd: "/home/ada/.harness/work/c".into(),
+        };
+        let expected = [
+            ALWAYS,
+            "--dev-bind /dev/kvm /dev/kvm",
+            "--tmpfs /home/ada/.harness",
+            "--ro-bind /home/ada/.harness/bin/tidy /home/ada/.harness/bin/tidy",
+            "--bind /home/ada/.harness/work/c /home/ada/.harness/work/c",
+            "--ro-bind /dev/null /home/ada/.netrc",
+            "--bind /home/ada/.harness/work/c.box/npm /home/ada/.npm",
+            "--tmpfs /home/ada/.ssh",
+            "--tmpfs /run",
+            "--ro-bind /run/resolv.conf /run/resolv.conf",
+            "--tmpfs /tmp",
+            "--ro-bind /dev/null /var/lib/db.sock",
+            "--chdir /home/ada/.harness/work/c",
+        ];
+        assert_eq!(line(&walls), expected.join(" "));
+    }
+
+    #[test]
+    fn a_home_in_an_emptied_folder_is_seen_and_its_logins_are_not() {
+        let walls = Walls {
+            empty: paths(&["/tmp", "/tmp/ada/.ssh", "/tmp/ada/relay"]),
+            shown: paths(&["/tmp/ada", "/tmp/ada/bin"]),
+            writable: paths(&["/tmp/ada/relay/work/c"]),
+            cwd: "/tmp/ada/relay/work/c".into(),
+            ..Walls::default()
+        };
+        let expected = [
+            ALWAYS,
+            "--tmpfs /tmp --ro-bind /tmp/ada /tmp/ada --tmpfs /tmp/ada/.ssh",
+            "--tmpfs /tmp/ada/relay",
+            "--bind /tmp/ada/relay/work/c /tmp/ada/relay/work/c --chdir /tmp/ada/relay/work/c",
+        ];
+        assert_eq!(line(&walls), expected.join(" "));
+    }
+
+    #[test]
+    fn what_is_given_wins_over_what_is_hidden_at_the_same_path_and_not_above_it() {
+        let walls = Walls {
+            empty: paths(&["/srv/relay", "/home/ada/.docker"]),
+            blank: paths(&["/srv/db.sock"]),
+            writable: paths(&["/srv", "/srv/db.sock"]),
+            cwd: "/srv".into(),
+            ..Walls::default()
+        };
+        let expected = [
+            ALWAYS,
+            "--tmpfs /home/ada/.docker --bind /srv /srv --bind /srv/db.sock /srv/db.sock",
+            "--tmpfs /srv/relay --chdir /srv",
+        ];
+        assert_eq!(line(&walls), expected.join(" "));
+    }
+
+    #[test]
+    fn a_proc_that_is_there_is_kept() {
+        let words = Walls { cwd: "/".into(), ..Walls::default() }.arguments(true);
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(
+            words.join(" "),
+            "--unshare-ipc --ro-bind / / --dev /dev --bind /proc /proc --chdir /"
+        );
+    }
+}

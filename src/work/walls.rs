@@ -1,0 +1,208 @@
+//! What of this disk a lane sees, looked up at each run: what is there now, and where it really is.
+//!
+//! A name that is hidden is hidden by what stands at it when the run begins. docs/design/walls.md
+//! says what that leaves.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use relay_sandbox::{Walls, hidden_paths, moved_logins};
+
+/// Where programs leave sockets and files for each other.
+const SHARED: &[&str] = &["/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm"];
+
+/// Variables that name files which every program reads that reaches a network.
+const NEEDED: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+
+/// What one run's walls depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The person's home.
+    pub home: &'a Path,
+    /// RELAY_HOME.
+    pub relay_home: &'a Path,
+    /// The worker's environment: where logins were moved to, and the PATH.
+    pub environment: &'a BTreeMap<OsString, OsString>,
+    /// Where the program starts.
+    pub cwd: &'a Path,
+    /// The lane's own folders, all of them writable.
+    pub own: &'a [PathBuf],
+    /// What the program is made of: itself, and files it is given as arguments.
+    pub programs: &'a [&'a Path],
+    /// What the operator gives the lane on top (RELAY_LANE_PATHS).
+    pub given: &'a [PathBuf],
+    /// Folders that are replaced by one of the run's own: the place, and what stands there.
+    pub replaced: &'a [(PathBuf, PathBuf)],
+}
+
+impl View<'_> {
+    /// The walls, for what stands on the disk now.
+    #[must_use]
+    pub fn walls(&self) -> Walls {
+        let mut walls = Walls { cwd: real(self.cwd), ..shared() };
+        let hidden = hidden_paths(self.home, self.relay_home, &moved_logins(self.environment));
+        for path in hidden {
+            // What a link leads to is hidden; what it leads to may be no place of logins.
+            let Ok(path) = fs::canonicalize(path) else { continue };
+            match fs::metadata(&path) {
+                _ if self.home.starts_with(&path) && path != self.relay_home => {}
+                Ok(meta) if meta.is_dir() => walls.empty.push(path),
+                Ok(_) => walls.blank.push(path),
+                Err(_) => {}
+            }
+        }
+        walls.writable.extend(self.own.iter().map(|path| real(path)));
+        let given = self.given.iter().filter_map(|path| fs::canonicalize(path).ok());
+        walls.writable.extend(given);
+        self.start_in(&mut walls);
+        let open = |socket: &PathBuf| !walls.writable.iter().any(|path| socket.starts_with(path));
+        walls.blank.extend(sockets().into_iter().filter(open));
+        walls.shown.extend(self.shown());
+        walls.replaced.extend(self.replaced.iter().map(|(at, by)| (real(at), real(by))));
+        walls
+    }
+
+    /// A working folder that is the operator's choice is writable, unless that would open the
+    /// home or what is relay's.
+    fn start_in(&self, walls: &mut Walls) {
+        let cwd = walls.cwd.clone();
+        if self.own.iter().any(|own| cwd == real(own)) {
+            return;
+        }
+        let is_around = |path: &Path| path.starts_with(&cwd);
+        if is_around(self.home) || is_around(self.relay_home) || cwd.starts_with(self.relay_home) {
+            walls.shown.push(cwd);
+        } else {
+            walls.writable.push(cwd);
+        }
+    }
+
+    /// What is needed though it may stand in a folder that is emptied.
+    fn shown(&self) -> Vec<PathBuf> {
+        let variable = |name: &str| self.environment.get(OsStr::new(name)).cloned();
+        let listed = |name| std::env::split_paths(&variable(name).unwrap_or_default()).collect();
+        let mut shown: Vec<PathBuf> = listed("PATH");
+        shown.extend(NEEDED.iter().filter_map(|name| variable(name)).map(PathBuf::from));
+        // systemd-resolved and others keep it under /run.
+        shown.extend(fs::canonicalize("/etc/resolv.conf"));
+        shown.push(self.home.to_owned());
+        for program in self.programs {
+            shown.extend(fs::canonicalize(program));
+            shown.push(program.to_path_buf());
+        }
+        let is_there = |path: &PathBuf| path.is_absolute() && path.exists();
+        // relay's own folder, and what is around it, is not shown as a place of programs.
+        let whole = |path: &PathBuf| self.relay_home.starts_with(path) && path != self.home;
+        shown.iter().map(|path| at(path)).filter(|p| is_there(p) && !whole(p)).collect()
+    }
+}
+
+/// Walls that only empty what all programs share; with them the box is tried.
+#[must_use]
+pub fn shared() -> Walls {
+    let mut empty: Vec<PathBuf> = SHARED
+        .iter()
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .filter(|path| path.is_dir() && !path.starts_with("/dev"))
+        .collect();
+    empty.dedup();
+    Walls { empty, cwd: "/".into(), ..Walls::default() }
+}
+
+/// The path itself, its folder without links.
+#[must_use]
+pub fn at(path: &Path) -> PathBuf {
+    match (path.parent().map(real), path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Sockets of this machine's programs that have a path, as the kernel lists them. A socket on a
+/// disk that cannot be written can still be connected to.
+fn sockets() -> Vec<PathBuf> {
+    let table = fs::read("/proc/net/unix").unwrap_or_default();
+    let mut paths: Vec<PathBuf> = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(socket_path)
+        .map(|path| at(Path::new(path)))
+        .filter(|path| fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()))
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// The path in a line of the kernel's table, whose other seven columns are numbers. An abstract
+/// name begins with `@`.
+fn socket_path(line: &[u8]) -> Option<&OsStr> {
+    let start = line.windows(2).position(|pair| pair == b" /")? + 1;
+    line.get(start..).map(OsStr::from_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sockets_path_is_read_whole() {
+        let line = b"ffff: 00000002 00000000 00010000 0001 01 2152 /run/with blank/a.sock";
+        assert_eq!(socket_path(line), Some(OsStr::new("/run/with blank/a.sock")));
+        assert_eq!(socket_path(b"ffff: 00000002 00000000 00010000 0001 01 2152 @/abstract"), None);
+        assert_eq!(socket_path(b"Num       RefCount Protocol Flags    Type St Inode Path"), None);
+    }
+
+    #[test]
+    fn what_is_there_is_hidden_where_it_really_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let home = root.join("home");
+        let relay_home = root.join("relay");
+        let copy = relay_home.join("work/c");
+        for folder in ["home/.ssh", "home/.gnupg", "elsewhere/aws", "bin", "relay/work/c", "tools"]
+        {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("elsewhere/aws"), home.join(".aws")).unwrap();
+        // A link that leads to the home itself must not hide the home.
+        std::os::unix::fs::symlink(&home, home.join(".docker")).unwrap();
+        fs::write(home.join(".netrc"), "x").unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(root.join("tools/s")).unwrap();
+        let environment = [("PATH", root.join("bin")), ("HISTFILE", root.join("nothing"))];
+        let environment = environment.map(|(k, v)| (k.into(), v.into())).into();
+        let (given, own) = ([root.join("tools")], [copy.clone()]);
+        let view = View {
+            home: &home,
+            relay_home: &relay_home,
+            environment: &environment,
+            cwd: &copy,
+            own: &own,
+            programs: &[],
+            given: &[],
+            replaced: &[],
+        };
+        let walls = view.walls();
+        for folder in ["home/.ssh", "home/.gnupg", "elsewhere/aws", "relay"] {
+            assert!(walls.empty.contains(&root.join(folder)), "{folder}: {walls:?}");
+        }
+        assert!(walls.empty.contains(&"/tmp".into()) && !walls.empty.contains(&home));
+        assert!(walls.blank.contains(&home.join(".netrc")), "{walls:?}");
+        assert!(walls.blank.contains(&root.join("tools/s")), "{walls:?}");
+        assert_eq!(walls.writable, own);
+        assert!(walls.shown.contains(&home) && walls.shown.contains(&root.join("bin")));
+
+        let walls = View { given: &given, cwd: &home, ..view }.walls();
+        assert!(walls.writable.contains(&given[0]) && !walls.writable.contains(&home));
+        assert!(!walls.blank.contains(&root.join("tools/s")), "given with all that is in it");
+        let walls = View { cwd: &root.join("bin"), ..view }.walls();
+        assert!(walls.writable.contains(&root.join("bin")), "a folder of the operator's choice");
+    }
+}
