@@ -1,12 +1,18 @@
 //! Pull requests of a local repository: rows on the site, since there is nowhere else to put them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
-use crate::api::OpenLocalPull;
+use crate::api::{OpenLocalPull, TaskDetail};
 use crate::client::{Client, ClientError};
 use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls};
 use crate::model::{ForgeProblem, LeaseRef, RepoName, WorkerId};
+use crate::work::persist::persistently;
 use crate::work::renewal::Renewal;
+
+/// How long the site may be away.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One task's pull request of a local repository.
 #[derive(Clone, Debug)]
@@ -30,7 +36,7 @@ pub struct LocalPulls {
 #[async_trait]
 impl Pulls for LocalPulls {
     async fn find_pull(&self, _: &RepoName, branch: &str) -> Result<Option<Pull>, ForgeError> {
-        let detail = self.client.task(&self.lease.task).await.map_err(forge_error)?;
+        let detail = self.detail().await?;
         // One that shows an older commit is brought up to date by opening it again.
         Ok(detail
             .local_pull
@@ -49,7 +55,7 @@ impl Pulls for LocalPulls {
         _: u64,
         marker: &str,
     ) -> Result<Option<String>, ForgeError> {
-        let detail = self.client.task(&self.lease.task).await.map_err(forge_error)?;
+        let detail = self.detail().await?;
         let comment = detail.local_pull.and_then(|row| row.comment);
         Ok(comment.filter(|text| text.contains(marker)).map(|_| self.lease.task.to_string()))
     }
@@ -78,8 +84,21 @@ impl LocalPulls {
             diff: self.diff.clone(),
             comment,
         };
-        let opening = self.renewal.saying(|| self.client.open_local_pull(repo, &row));
+        let open = || self.client.open_local_pull(repo, &row);
+        let opening = self.renewal.saying(|| self.persistently(open));
         opening.await.map(drop).map_err(forge_error)
+    }
+
+    async fn detail(&self) -> Result<TaskDetail, ForgeError> {
+        self.persistently(|| self.client.task(&self.lease.task)).await.map_err(forge_error)
+    }
+
+    /// The site may be away for a moment, and the row is the same however often it is written.
+    async fn persistently<T, F>(&self, ask: impl FnMut() -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        persistently(&*self.renewal.clock, &*self.renewal.ids, PATIENCE, ask).await
     }
 }
 

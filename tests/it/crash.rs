@@ -2,4 +2,5 @@
 
 mod github;
 mod matrix;
+mod owner;
 mod scene;

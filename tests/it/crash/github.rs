@@ -1,10 +1,9 @@
 //! The publishing half on a GitHub with memory and a real git server: one branch, one pull
 //! request, one comment, whatever died between them.
 
-use std::sync::Mutex;
-
 use relay::model::{FaultPoint, Passage};
 
+use super::matrix::{Kill, go_through};
 use super::scene::{LANE, Scene};
 use crate::support::full::{full, skip};
 use crate::support::shop::Shop;
@@ -20,8 +19,8 @@ fn scene_at(shop: &Shop) -> Scene {
     scene
 }
 
-fn survives(point: FaultPoint, shop: &Shop) -> bool {
-    let fault = format!("{point}:kill");
+fn survives(kill: Kill, shop: &Shop) -> bool {
+    let fault = kill.to_string();
     let scene = scene_at(shop);
     let died = scene.worker_dies(&fault);
     scene.drain();
@@ -34,30 +33,18 @@ fn survives(point: FaultPoint, shop: &Shop) -> bool {
     died
 }
 
-fn go_through(points: Vec<FaultPoint>) {
+/// In threads that may wait for their processes.
+fn survive_all(points: Vec<FaultPoint>) {
     let runtime = tokio::runtime::Handle::current();
-    let (todo, missed) = (Mutex::new(points), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while let Some(point) = { todo.lock().unwrap().pop() } {
-                    let shop = runtime.block_on(Shop::open());
-                    if !survives(point, &shop) {
-                        missed.lock().unwrap().push(point.to_string());
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(missed.into_inner().unwrap(), Vec::<String>::new(), "no run passes these points");
+    let kills = points.into_iter().map(|point| Kill { point, nth: 1 }).collect();
+    let open = || runtime.block_on(Shop::open());
+    tokio::task::block_in_place(|| go_through(kills, |kill| survives(kill, &open())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pull_request_and_a_comment_whose_worker_died_before_it_told_are_found_again() {
     let after = |passage| FaultPoint { passage, after: true };
-    tokio::task::block_in_place(|| {
-        go_through(vec![after(Passage::OpenPull), after(Passage::Comment)]);
-    });
+    survive_all(vec![after(Passage::OpenPull), after(Passage::Comment)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,5 +66,5 @@ async fn full_a_worker_killed_while_it_publishes_makes_one_pull_request_and_one_
     // Before its commit is recorded the lane's work is not kept.
     let kept = |point: &FaultPoint| point.passage != Passage::RecordCommitted || point.after;
     let points = FaultPoint::all().filter(|p| half.contains(&p.passage)).filter(kept).collect();
-    tokio::task::block_in_place(|| go_through(points));
+    survive_all(points);
 }

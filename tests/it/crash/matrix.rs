@@ -1,5 +1,6 @@
 //! Every point of the enum, on a local repository.
 
+use std::fmt;
 use std::sync::Mutex;
 
 use relay::model::{FaultPoint, Passage};
@@ -10,11 +11,24 @@ use crate::support::full::{full, skip};
 /// How often a run comes by a passage that it comes by more than once.
 const TIMES: [(Passage, u32); 2] = [(Passage::QueueRecord, 4), (Passage::QueueLocalPull, 2)];
 
+/// The end of a process at a point, the n-th time it is there.
+#[derive(Clone, Copy)]
+pub struct Kill {
+    pub point: FaultPoint,
+    pub nth: u32,
+}
+
+impl fmt::Display for Kill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}:kill", self.point, self.nth)
+    }
+}
+
 /// Kills at one point and sees what comes of it; false where no process came by.
-fn survives(point: FaultPoint, nth: u32) -> bool {
-    let fault = format!("{point}#{nth}:kill");
+fn survives(kill: Kill) -> bool {
+    let fault = kill.to_string();
     let scene = Scene::new();
-    match point.passage {
+    match kill.point.passage {
         Passage::Fence => taken_up_twice(&scene, &fault),
         Passage::Keep => push_refused(&scene, &fault),
         Passage::QueueCancel | Passage::QueueRevive => called_off(&scene, &fault),
@@ -163,15 +177,15 @@ fn preferred(scene: &Scene, fault: &str) -> bool {
     died
 }
 
-/// Goes through the points in several threads and names those that no process came by.
-fn go_through(points: Vec<(FaultPoint, u32)>) {
-    let (todo, missed) = (Mutex::new(points), Mutex::new(Vec::new()));
+/// Goes through the kills in several threads and names those that no process came by.
+pub fn go_through(kills: Vec<Kill>, survives: impl Fn(Kill) -> bool + Sync) {
+    let (todo, missed) = (Mutex::new(kills), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                while let Some((point, nth)) = { todo.lock().unwrap().pop() } {
-                    if !survives(point, nth) {
-                        missed.lock().unwrap().push(format!("{point}#{nth}"));
+                while let Some(kill) = { todo.lock().unwrap().pop() } {
+                    if !survives(kill) {
+                        missed.lock().unwrap().push(kill.to_string());
                     }
                 }
             });
@@ -190,7 +204,8 @@ fn a_worker_killed_around_its_push_and_its_claim_goes_on_where_it_was() {
         (Passage::QueueFinish, false),
         (Passage::QueueFinish, true),
     ];
-    go_through(points.map(|(passage, after)| (FaultPoint { passage, after }, 1)).to_vec());
+    let kill = |(passage, after)| Kill { point: FaultPoint { passage, after }, nth: 1 };
+    go_through(points.map(kill).to_vec(), survives);
 }
 
 #[test]
@@ -201,8 +216,8 @@ fn full_a_worker_killed_at_any_point_leaves_a_right_end() {
     let times = |point: &FaultPoint| {
         TIMES.iter().find(|(passage, _)| *passage == point.passage).map_or(1, |(_, times)| *times)
     };
-    let every = |point| (1..=times(&point)).map(move |nth| (point, nth));
-    go_through(FaultPoint::all().flat_map(every).collect());
+    let every = |point| (1..=times(&point)).map(move |nth| Kill { point, nth });
+    go_through(FaultPoint::all().flat_map(every).collect(), survives);
 }
 
 #[test]

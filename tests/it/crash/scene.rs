@@ -12,7 +12,7 @@ use crate::support::house::{House, only_has, processes_with};
 
 pub const LANE: &str = "process:edit";
 /// Writes down under which epoch it runs, and changes a file.
-const EDIT: &str = "printf '%s' \"$line\" | sed 's/.*\"attempt\":\\([0-9]*\\).*/\\1/' >> RUNS; echo x >> README.md";
+const EDIT: &str = "printf '%s\\n' \"$line\" | sed 's/.*\"attempt\":\\([0-9]*\\).*/\\1/' >> RUNS; echo x >> README.md";
 const DONE: &str = r#"{"reply":"Added a line."}"#;
 
 /// One machine with a lane that counts its runs.
