@@ -69,6 +69,25 @@ pub struct StatusAnswer {
     pub ts: Timestamp,
     /// What the owner watches, one line for each linked repository that has news.
     pub forges: Vec<ForgeStatus>,
+    /// The hosts the owner's process asked since it began.
+    pub hosts: Vec<HostStatus>,
+}
+
+/// How it stands with one forge's API, for all who use one login there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// As people and `gh` name it.
+    pub host: String,
+    /// The last answer of whatever kind.
+    pub reached_at: Option<Timestamp>,
+    /// No call is made before this.
+    pub waiting_until: Option<Timestamp>,
+    /// Why: `primary limit`, `secondary limit`, `rate limit`.
+    pub limit: Option<String>,
+    /// Calls answered.
+    pub calls: u64,
+    /// Those of them that cost quota.
+    pub counted: u64,
 }
 
 /// `GET /health`. A damaged database is a refusal.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
 use super::config::Config;
+use super::machine;
 use super::output::Output;
 use super::site::Site;
+use crate::forge::github::Accounts;
 use crate::model::{Clock, Faults, Ids, NoFaults};
 use crate::system::faults::PlannedFault;
 use crate::system::{SystemClock, SystemIds};
@@ -23,6 +25,8 @@ pub struct Context {
     /// The terminal.
     pub output: Output,
     faults: Arc<dyn Faults>,
+    /// This machine's logins: one for all that this process does.
+    pub accounts: Arc<Accounts>,
 }
 
 impl Context {
@@ -34,7 +38,9 @@ impl Context {
             Some(plan) => Arc::new(PlannedFault::new(plan)),
             None => Arc::new(NoFaults),
         };
-        Self { config, clock: Arc::new(SystemClock), output, faults }
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let accounts = Arc::new(machine::accounts(&config, Arc::clone(&clock)));
+        Self { config, clock, output, faults, accounts }
     }
 
     /// Begins to log on stderr: warnings, and with RELAY_DEBUG=1 all of relay's own.
@@ -78,7 +84,8 @@ impl Context {
     pub fn in_home(&self, home: PathBuf) -> Self {
         let config = Config { home, site: None, github_token: None, ..self.config.clone() };
         let (clock, faults) = (Arc::clone(&self.clock), self.faults());
-        Self { config, clock, output: self.output, faults }
+        let accounts = Arc::new(machine::accounts(&config, Arc::clone(&clock)));
+        Self { config, clock, output: self.output, faults, accounts }
     }
 
     /// This machine's name, as projects and workers know it.

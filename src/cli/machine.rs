@@ -9,31 +9,11 @@ use relay_sandbox::{STORES, Tools};
 
 use super::config::Config;
 use super::context::Context;
-use crate::forge::Pulls;
-use crate::forge::github::{GitHub, GitHubConfig, PersonsLogin, Source, TIME_OUT, host_of};
-use crate::model::Secret;
+use crate::forge::github::{Accounts, Login, PersonsLogin, host_of};
+use crate::model::{Clock, ForgeProblem, Secret};
 use crate::work::boxing::{Boxing, try_box};
 use crate::work::lane::Lanes;
 use crate::work::login::Logins;
-
-/// A GitHub login and what it opens.
-#[derive(Clone)]
-pub struct GithubLogin {
-    /// The token itself, for git and for redaction.
-    pub token: Secret,
-    /// The host it is for.
-    pub host: String,
-    /// The REST side.
-    pub api: Arc<GitHub>,
-}
-
-impl GithubLogin {
-    /// For the worker's pull requests.
-    #[must_use]
-    pub fn pulls(&self) -> Arc<dyn Pulls> {
-        Arc::clone(&self.api) as Arc<dyn Pulls>
-    }
-}
 
 /// The lanes of this machine, with its box tried. `sandbox` is false with `--no-sandbox`.
 pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> Lanes {
@@ -100,29 +80,21 @@ pub async fn boxing(context: &Context) -> Boxing {
 
 /// The logins this machine's person has.
 #[must_use]
-pub fn persons_login(context: &Context) -> PersonsLogin {
-    let config = &context.config;
-    PersonsLogin {
+pub fn accounts(config: &Config, clock: Arc<dyn Clock>) -> Accounts {
+    let login = PersonsLogin {
         given: config.github_token.clone().map(|token| (host_of(&config.github_api), token)),
         gh: config.program("gh"),
         env: config.environment.clone(),
-    }
+    };
+    Accounts::new(Arc::new(login), clock)
 }
 
 /// The GitHub login of this machine: RELAY_GITHUB_TOKEN, else what `gh` has. `None` where there
 /// is none; that is no error until a task needs it.
-pub async fn github(context: &Context) -> Option<GithubLogin> {
-    let api_base = context.config.github_api.clone();
-    let host = host_of(&api_base);
-    let token = persons_login(context).token(&host).await?;
-    let config = GitHubConfig {
-        api_base,
-        token: token.clone(),
-        clock: Arc::clone(&context.clock),
-        time_out: TIME_OUT,
-    };
-    match GitHub::new(config) {
-        Ok(api) => Some(GithubLogin { token, host, api: Arc::new(api) }),
+pub async fn github(context: &Context) -> Option<Login> {
+    match context.accounts.login(&context.config.github_api).await {
+        Ok(login) => Some(login),
+        Err(error) if error.problem() == ForgeProblem::Unauthorized => None,
         Err(error) => {
             tracing::warn!(%error, "the GitHub login cannot be used");
             None

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Context;
-use super::machine;
 use crate::client::{Client, ClientError, Endpoint};
-use crate::forge::github::Accounts;
 use crate::site::forges::KnownForges;
 use crate::site::owner::{Access, OwnerConfig, Role, connect};
 use crate::site::watch::Watch;
@@ -97,8 +95,7 @@ impl Site {
 
 fn owner(context: &Context, role: Role) -> OwnerConfig {
     let config = &context.config;
-    let login = Arc::new(machine::persons_login(context));
-    let accounts = Arc::new(Accounts::new(login, Arc::clone(&context.clock)));
+    let accounts = Arc::clone(&context.accounts);
     OwnerConfig {
         home: config.home.clone(),
         role,

@@ -14,6 +14,13 @@ pub fn date(at: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02} {h:02}:{m:02}:{s:02} UTC")
 }
 
+/// `14:05 UTC`, rounded up to the minute: for a time that is waited for.
+#[must_use]
+pub fn clock_time(at: Timestamp) -> String {
+    let minutes = at.0.div_euclid(60_000) + i64::from(at.0.rem_euclid(60_000) > 0);
+    format!("{:02}:{:02} UTC", minutes.div_euclid(60).rem_euclid(24), minutes.rem_euclid(60))
+}
+
 /// `just now`, `5m ago`, `in 5m`.
 #[must_use]
 pub fn ago(now: Timestamp, at: Timestamp) -> String {

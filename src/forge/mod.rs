@@ -83,7 +83,7 @@ pub enum ForgeError {
         text: String,
     },
     /// A primary or secondary rate limit, or relay's own cool-down after one.
-    #[error("rate limited by the forge until {until} (milliseconds since 1970)")]
+    #[error("the forge's rate limit is used up")]
     RateLimited {
         /// No call is made before this.
         until: Timestamp,
@@ -112,7 +112,8 @@ impl ForgeError {
             Self::Refused { why, .. } => *why,
             Self::RateLimited { .. } => ForgeProblem::RateLimited,
             Self::Unreachable(_) => ForgeProblem::Unreachable,
-            Self::BadAnswer(_) => ForgeProblem::Invalid,
+            // A page of a proxy or a broken server: nothing that the request is to blame for.
+            Self::BadAnswer(_) => ForgeProblem::Unreachable,
             Self::Local { problem, .. } => match problem {
                 local::LocalProblem::NotFound | local::LocalProblem::NotARepository => {
                     ForgeProblem::NotFound

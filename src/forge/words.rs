@@ -1,7 +1,7 @@
 //! Every sentence that relay sends to a forge, each a named function.
 //!
 //! Titles and summaries come from strangers and from a lane: they are made safe here, so that
-//! they ping nobody, close nothing, hide nothing, and cannot imitate relay's own marker.
+//! they ping nobody, refer to nothing, hide nothing, and cannot imitate relay's own marker.
 
 use serde::Serialize;
 
@@ -12,11 +12,8 @@ use crate::model::{LaneName, RunId, Task, TaskId, Usage};
 const TITLE_LIMIT: usize = 200;
 /// GitHub takes comments of 65,536 characters; a summary that long is no summary.
 const SUMMARY_LIMIT: usize = 6_000;
-/// Words that close an issue when a reference follows (GitHub's own list).
-const CLOSING: [&str; 9] =
-    ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
 /// Put into a mention or a reference so that a forge no longer sees one, and a reader still does.
-const BREAK: char = '\u{200b}';
+const BREAK: &str = "\u{200b}";
 
 /// The label that asks for a lane: `agent:<lane>`.
 #[must_use]
@@ -27,7 +24,9 @@ pub fn agent_label(lane: &LaneName) -> String {
 /// The pull request's title: `<lane>: <title>`.
 #[must_use]
 pub fn pr_title(lane: &LaneName, title: &str) -> String {
-    let title = unclosing(&one_line(title));
+    // A squash makes it a commit's message: it mentions nobody and refers to no issue, so whatever
+    // it says it closes is not closed. A blank shows, so nothing is hidden in a title.
+    let title = without_references(&one_line(title), " ", false);
     let title = if title.is_empty() { "no title".to_owned() } else { title };
     cut(&format!("{lane}: {title}"), TITLE_LIMIT)
 }
@@ -119,6 +118,16 @@ pub fn sender_refused(label: &str, login: &str, listed: bool) -> String {
     }
 }
 
+/// Why a label did not become a task: a program set it, perhaps at a stranger's word.
+#[must_use]
+pub fn sender_is_program(label: &str, login: &str) -> String {
+    let login = one_line(login);
+    format!(
+        "`{label}` was set by {login}, which is no person; a person has to set it, or \
+         RELAY_ALLOWED_SENDERS has to name {login}"
+    )
+}
+
 /// Why a label did not become a task: it is there, and nothing says who set it.
 #[must_use]
 pub fn sender_unknown(label: &str) -> String {
@@ -198,29 +207,33 @@ fn plain(text: &str) -> String {
         .filter(|c| !is_hidden(*c))
         .collect();
     let visible = cut(visible.trim(), SUMMARY_LIMIT);
-    let chars: Vec<char> = visible.chars().collect();
-    let mut out = String::with_capacity(visible.len() + 16);
+    without_references(&visible, BREAK, true)
+}
+
+/// Puts `sign` into what a forge would make a mention or a reference of, and with `markup` also
+/// into what it would take for a tag, an entity or an image.
+fn without_references(text: &str, sign: &str, markup: bool) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut out = String::with_capacity(text.len() + 16);
     for (i, &c) in chars.iter().enumerate() {
         out.push(c);
         let before = i.checked_sub(1).map(|j| chars[j]);
-        let next = chars.get(i + 1).copied();
-        if breaks_after(&out, before, c, next) {
-            out.push(BREAK);
+        let Some(&next) = chars.get(i + 1) else { break };
+        if refers(&out, before, c, next) || (markup && begins_markup(c, next)) {
+            out.push_str(sign);
         }
     }
     out
 }
 
-/// Whether what stands before `next` would make a mention, an issue reference, a tag or an entity
-/// of it.
-fn breaks_after(so_far: &str, before: Option<char>, c: char, next: Option<char>) -> bool {
-    let Some(next) = next else { return false };
+/// Whether what stands before `next` would make a mention or an issue reference of it.
+fn refers(so_far: &str, before: Option<char>, c: char, next: char) -> bool {
     match c {
-        // An address (`a@b`) is no mention.
-        '@' => next.is_alphanumeric() && !before.is_some_and(char::is_alphanumeric),
+        // An address (`a@b`) is no mention; GitHub looks for ASCII letters only.
+        '@' => {
+            next.is_alphanumeric() && !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+        }
         '#' => next.is_ascii_digit(),
-        '<' => next.is_ascii_alphabetic() || "/!?".contains(next),
-        '&' => next.is_ascii_alphabetic() || next == '#',
         '-' => next.is_ascii_digit() && ends_with_word(so_far, "gh-"),
         '/' => {
             next.is_ascii_digit()
@@ -232,44 +245,21 @@ fn breaks_after(so_far: &str, before: Option<char>, c: char, next: Option<char>)
     }
 }
 
+/// A tag, an entity (`&#64;` is an `@`), an image: its address is asked for by whoever looks.
+fn begins_markup(c: char, next: char) -> bool {
+    match c {
+        '<' => next.is_ascii_alphabetic() || "/!?".contains(next),
+        '&' => next.is_ascii_alphabetic() || next == '#',
+        '!' => next == '[',
+        _ => false,
+    }
+}
+
 fn ends_with_word(text: &str, word: &str) -> bool {
     let Some(start) = text.len().checked_sub(word.len()) else { return false };
     text.is_char_boundary(start)
         && text[start..].eq_ignore_ascii_case(word)
         && !text[..start].chars().next_back().is_some_and(char::is_alphanumeric)
-}
-
-/// Takes the reference out of `fixes #9`: a squash makes the pull request's title a commit
-/// message, and that would close an issue nobody meant.
-fn unclosing(line: &str) -> String {
-    let mut out: Vec<String> = Vec::new();
-    for word in line.split(' ') {
-        let after_closing = out.last().is_some_and(|last: &String| {
-            let last =
-                last.trim_end_matches(':').trim_start_matches(|c: char| !c.is_alphanumeric());
-            CLOSING.iter().any(|closing| last.eq_ignore_ascii_case(closing))
-        });
-        let closing_inside = CLOSING.iter().any(|closing| {
-            word.to_ascii_lowercase()
-                .split_once(':')
-                .is_some_and(|(head, rest)| head.ends_with(closing) && rest.contains('#'))
-        });
-        if after_closing || closing_inside {
-            let word =
-                word.replace('#', "").replace("/issues/", " issues ").replace("/pull/", " pull ");
-            out.push(unprefix_gh(&word).to_owned());
-        } else {
-            out.push(word.to_owned());
-        }
-    }
-    out.join(" ")
-}
-
-fn unprefix_gh(word: &str) -> &str {
-    match word.get(..3) {
-        Some(head) if head.eq_ignore_ascii_case("gh-") => &word[3..],
-        _ => word,
-    }
 }
 
 fn quote(text: &str) -> String {
@@ -343,16 +333,26 @@ mod tests {
     #[test]
     fn a_title_closes_no_other_issue() {
         for (title, safe) in [
-            ("Fixes #9", "claude: Fixes 9"),
-            ("this closes: acme/shop#9 too", "claude: this closes: acme/shop9 too"),
-            ("(resolved GH-9)", "claude: (resolved 9)"),
-            ("fix:#9", "claude: fix:9"),
-            ("Follow-up of #9", "claude: Follow-up of #9"),
+            ("Fixes #9", "claude: Fixes # 9"),
+            ("this closes: acme/shop#9 too", "claude: this closes: acme/shop# 9 too"),
+            ("(resolved GH-9)", "claude: (resolved GH- 9)"),
+            ("fix:#9", "claude: fix:# 9"),
+            ("Follow-up of #9", "claude: Follow-up of # 9"),
+            ("thanks @mona, é@max and @acme/core", "claude: thanks @ mona, é@ max and @ acme/core"),
+            ("mail a@b.example about <b> & c", "claude: mail a@b.example about <b> & c"),
+            ("--upload-pack=evil", "claude: --upload-pack=evil"),
+            (
+                "Co-authored-by: x <x@y>\n\nSigned-off-by: z\nRelay-Epoch: 9",
+                "claude: Co-authored-by: x <x@y> Signed-off-by: z Relay-Epoch: 9",
+            ),
         ] {
             assert_eq!(pr_title(&lane(), title), safe);
         }
         let url = pr_title(&lane(), "fixes https://github.com/acme/shop/issues/9");
         assert!(!url.contains("/issues/9"), "{url}");
+        let message =
+            commit_message(&Task { title: "x\n\nCo-authored-by: y <y@z>".into(), ..task() });
+        assert_eq!(message.lines().filter(|l| !l.is_empty()).count(), 2, "{message}");
     }
 
     #[test]

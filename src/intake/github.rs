@@ -152,7 +152,7 @@ impl Intake {
         }
         let history = forge.label_history(repo, number, &label).await?;
         let asked_at = self.asked_at(task).await?;
-        if history.removed_at.is_some_and(|removed| removed >= asked_at) {
+        if history.removed_at.is_some_and(|removed| forge.here(removed) >= asked_at) {
             return Ok(true);
         }
         known.leave_unlabelled(wish, issue.updated_at);

@@ -38,7 +38,9 @@ impl Intake {
             // Taken off since the list was read; the next look sees the issue without it.
             return Ok(());
         }
-        if task.is_some_and(|t| set.at <= t.updated_at) {
+        // When it was set by the clock that tasks are written down with.
+        let set_at = forge.here(set.at);
+        if task.is_some_and(|t| set_at <= t.updated_at) {
             known.judge(wish, issue.updated_at);
             return Ok(());
         }
@@ -68,7 +70,7 @@ impl Intake {
             title,
             body,
             asked_by: by,
-            seen_at: set.at,
+            seen_at: set_at,
         };
         match self.queue.add(wanted).await? {
             Added::New(task) | Added::Again(task) => out.added.push(task),
@@ -89,6 +91,9 @@ impl Intake {
         let listed = !self.allowed_senders.is_empty();
         let may = if listed {
             self.allowed_senders.iter().any(|login| login.eq_ignore_ascii_case(&by))
+        } else if by.ends_with("[bot]") {
+            // An automation labels what strangers write.
+            return Ok(Err(words::sender_is_program(label, &by)));
         } else {
             forge.permission(slug, &by).await? == Permission::Write
         };

@@ -65,6 +65,11 @@ pub enum StopReason {
         /// How.
         why: ForgeProblem,
     },
+    /// The forge's rate limit is used up; what was done is kept.
+    ForgeLimited {
+        /// No call is made before this.
+        until: Timestamp,
+    },
     /// The worker was told to stop.
     WorkerStopped,
 }
@@ -133,7 +138,7 @@ pub enum ForgeProblem {
     NotFound,
     /// A primary or secondary rate limit.
     RateLimited,
-    /// The forge could not be reached or answered with a server error.
+    /// The forge could not be reached, or answered with a server error or nothing readable.
     Unreachable,
     /// The request was refused as invalid.
     Invalid,
@@ -178,7 +183,7 @@ impl StopReason {
             Self::Finished => Disposition::Review,
             Self::Skipped => Disposition::Done,
             Self::Cancelled => Disposition::Cancel,
-            Self::Quota { until } => Disposition::Park(*until),
+            Self::Quota { until } | Self::ForgeLimited { until } => Disposition::Park(*until),
             Self::LeaseLost | Self::WorkerStopped => Disposition::Requeue,
             Self::Stalled
             | Self::VendorUnreachable
@@ -239,6 +244,7 @@ impl StopReason {
             Self::RepoUnusable { .. } => "repo_unusable",
             Self::PushRefused { .. } => "push_refused",
             Self::ForgeRefused { .. } => "forge_refused",
+            Self::ForgeLimited { .. } => "forge_limited",
             Self::WorkerStopped => "worker_stopped",
         }
     }
@@ -273,6 +279,7 @@ mod tests {
             StopReason::RepoUnusable { why: RepoProblem::NestedGit },
             StopReason::PushRefused { why: PushProblem::Protected },
             StopReason::ForgeRefused { why: ForgeProblem::RateLimited },
+            StopReason::ForgeLimited { until: Timestamp(5) },
             StopReason::WorkerStopped,
         ] {
             let json = serde_json::to_value(&reason).unwrap_or_default();
@@ -288,6 +295,8 @@ mod tests {
         assert_eq!(StopReason::NoChanges.disposition(), Disposition::Fail);
         assert_eq!(StopReason::VendorUnreachable.disposition(), Disposition::Retry);
         assert_eq!(StopReason::WorkerStopped.disposition(), Disposition::Requeue);
+        let limited = StopReason::ForgeLimited { until: Timestamp(5) };
+        assert_eq!(limited.disposition(), Disposition::Park(Timestamp(5)), "it costs no retry");
         assert_eq!(
             StopReason::ForgeRefused { why: ForgeProblem::Forbidden }.disposition(),
             Disposition::Fail

@@ -102,5 +102,6 @@ pub(super) async fn status(State(site): State<Arc<Site>>) -> Json<StatusAnswer> 
         pid: std::process::id(),
         ts: site.clock.now(),
         forges: site.standing.all(),
+        hosts: site.forges.hosts(site.clock.now()),
     })
 }

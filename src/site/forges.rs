@@ -7,7 +7,8 @@ use std::path::Path;
 use async_trait::async_trait;
 
 use crate::api::Problem;
-use crate::model::{Project, RepoName};
+use crate::api::feed::HostStatus;
+use crate::model::{Project, RepoName, Timestamp};
 
 pub use known::KnownForges;
 
@@ -19,6 +20,9 @@ pub trait Forges: Send + Sync + std::fmt::Debug {
 
     /// A repository on this machine's disk.
     async fn inspect(&self, path: &Path) -> Result<LocalRepository, Problem>;
+
+    /// How it stands with the hosts that were asked.
+    fn hosts(&self, now: Timestamp) -> Vec<HostStatus>;
 
     /// An issue of a linked repository.
     async fn issue(&self, project: &Project, number: u64) -> Result<IssueText, Problem>;

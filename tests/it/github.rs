@@ -1,5 +1,8 @@
 //! GitHub as relay sees it, against a server with memory and faults.
 
+mod faults;
+mod limits;
+
 use std::time::Duration;
 
 use relay::forge::github::{LabelSet, Permission, Wording};
@@ -311,8 +314,4 @@ async fn a_new_issue_carries_its_label() {
     let pull = shop.pull("mona", "a pull request", "topic");
     assert_eq!(bot.issue(&shop.name(), pull).await.unwrap(), None);
     assert_eq!(bot.issue(&shop.name(), 999).await.unwrap(), None);
-
-    hub.next_goes_wrong("POST", "/issues", Fault::LoseAnswer(500));
-    let error = bot.open_issue(&shop.name(), "Another", "", &[]).await.unwrap_err();
-    assert!(error.to_string().contains("look before you try again"), "{error}");
 }

@@ -3,6 +3,7 @@
 mod asks;
 mod ends;
 mod pace;
+mod tricks;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -125,7 +125,6 @@ async fn steps(
         worker,
         client: client.clone(),
         lanes,
-        github: None,
         progress: Arc::new(Progress::on_stdout(context.output)),
         max_run: Duration::from_secs(600),
         keep: false,

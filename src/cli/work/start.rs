@@ -9,10 +9,11 @@ use super::signals;
 use crate::cli::context::Context;
 use crate::cli::error::Failure;
 use crate::cli::exit::Exit;
-use crate::cli::machine::{self, GithubLogin};
+use crate::cli::machine;
 use crate::cli::progress::Progress;
 use crate::cli::site::Site;
 use crate::client::Client;
+use crate::forge::github::host_of;
 use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
 use crate::process::adopt_orphans;
@@ -33,12 +34,12 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     let served = served(&options, &lanes, &progress).await?;
     let site = Site::to_work(context).await?;
     let client = site.client().clone();
-    let worker = worker_config(&options, context, served, github.as_ref())?;
+    let worker = worker_config(&options, context, served, github.is_some())?;
     let shutdown = Shutdown::default();
     signals::listen(shutdown.clone(), Arc::clone(&progress))?;
     let max_run = options.max_minutes;
     let keep = options.keep;
-    let start = Start { context, worker, client, lanes, github, progress, max_run, keep };
+    let start = Start { context, worker, client, lanes, progress, max_run, keep };
     let ended = work(start, shutdown).await;
     site.close().await;
     ended?;
@@ -51,7 +52,6 @@ pub(in crate::cli) struct Start<'a> {
     pub(in crate::cli) worker: WorkerConfig,
     pub(in crate::cli) client: Client,
     pub(in crate::cli) lanes: Lanes,
-    pub(in crate::cli) github: Option<GithubLogin>,
     pub(in crate::cli) progress: Arc<Progress>,
     pub(in crate::cli) max_run: Duration,
     pub(in crate::cli) keep: bool,
@@ -59,7 +59,7 @@ pub(in crate::cli) struct Start<'a> {
 
 /// Registers the worker and runs it to its end.
 pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow::Result<()> {
-    let Start { context, worker, client, lanes, github, progress, max_run, keep } = start;
+    let Start { context, worker, client, lanes, progress, max_run, keep } = start;
     let home = lanes.relay_home.clone();
     if let Err(error) = adopt_orphans() {
         tracing::warn!(%error, "what a killed supervisor leaves behind may live on");
@@ -83,8 +83,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         lanes,
         copies,
         kept: home.join("kept"),
-        github: github.as_ref().map(GithubLogin::pulls),
-        github_token: github.map(|login| login.token),
+        accounts: Arc::clone(&context.accounts),
         supervisor: machine::own_program()?,
         max_run,
         keep,
@@ -153,7 +152,7 @@ fn worker_config(
     options: &WorkOptions,
     context: &Context,
     lanes: Vec<LaneName>,
-    github: Option<&GithubLogin>,
+    github: bool,
 ) -> anyhow::Result<WorkerConfig> {
     let name = match &options.name {
         Some(name) => name.clone(),
@@ -168,7 +167,7 @@ fn worker_config(
         host: context.host(),
         lanes,
         labels,
-        forges: github.iter().map(|login| login.host.clone()).collect(),
+        forges: github.then(|| host_of(&context.config.github_api)).into_iter().collect(),
         jobs: usize::from(options.jobs),
         interval: options.interval,
         max_interval: options.max_interval.or(context.config.max_interval).unwrap_or(MAX_INTERVAL),

@@ -9,9 +9,9 @@ use super::super::context::Context;
 use super::super::exit::Exit;
 use super::super::output::{Output, Tone, one_line};
 use super::super::table::{Cell, Table};
-use super::super::time::{ago, span};
+use super::super::time::{ago, clock_time, span};
 use crate::api::StatusAnswer;
-use crate::api::feed::ForgeStatus;
+use crate::api::feed::{ForgeStatus, HostStatus};
 use crate::model::{Timestamp, Worker, WorkerState};
 
 /// Options of `relay work status`.
@@ -61,6 +61,9 @@ impl Status {
         };
         // Times are the site's, so they are told by the site's clock.
         let now = self.site.ts;
+        for host in &self.site.hosts {
+            text.push_str(&standing(host, now));
+        }
         if !self.site.forges.is_empty() {
             text.push('\n');
             text.push_str(&forges(&self.site.forges, now, context.output));
@@ -73,6 +76,21 @@ impl Status {
         }
         text
     }
+}
+
+/// `github.com: waiting until 14:05 UTC (secondary limit), reached 3s ago, 120 calls, 9 counted`.
+fn standing(host: &HostStatus, now: Timestamp) -> String {
+    let mut said = Vec::new();
+    if let Some(until) = host.waiting_until {
+        let limit = host.limit.as_deref().unwrap_or("rate limit");
+        said.push(format!("waiting until {} ({limit})", clock_time(until)));
+    }
+    match host.reached_at {
+        Some(at) => said.push(format!("reached {}", ago(now, at))),
+        None => said.push("not reached yet".to_owned()),
+    }
+    said.push(format!("{} calls, {} counted", host.calls, host.counted));
+    format!("{}: {}\n", host.host, said.join(", "))
 }
 
 fn forges(forges: &[ForgeStatus], now: Timestamp, output: Output) -> String {

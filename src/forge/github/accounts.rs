@@ -1,13 +1,13 @@
 //! The logins of one process: one [`GitHub`] per API, so that cool-downs and ETags are shared.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::Mutex;
 
-use super::{GitHub, GitHubConfig, TIME_OUT};
+use super::{Gate, GateState, GitHub, GitHubConfig, TIME_OUT};
 use crate::forge::ForgeError;
 use crate::model::{Clock, ForgeProblem, Secret};
 
@@ -18,19 +18,30 @@ pub trait Source: Send + Sync + fmt::Debug {
     async fn token(&self, host: &str) -> Option<Secret>;
 }
 
-/// One connection per API base.
+/// A login and what it opens.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// The REST side.
+    pub github: Arc<GitHub>,
+    /// The token itself, for git and for redaction.
+    pub token: Secret,
+}
+
+/// One connection per API base, and one gate, which outlives a login that was renewed. Whatever
+/// in a process talks to a forge shares these, so that a limit one of them met stops them all.
 #[derive(Debug)]
 pub struct Accounts {
     source: Arc<dyn Source>,
     clock: Arc<dyn Clock>,
-    open: Mutex<HashMap<String, Arc<GitHub>>>,
+    open: Mutex<HashMap<String, Login>>,
+    gates: std::sync::Mutex<BTreeMap<String, Arc<Gate>>>,
 }
 
 impl Accounts {
     /// Nothing is asked before the first [`Accounts::at`].
     #[must_use]
     pub fn new(source: Arc<dyn Source>, clock: Arc<dyn Clock>) -> Self {
-        Self { source, clock, open: Mutex::default() }
+        Self { source, clock, open: Mutex::default(), gates: std::sync::Mutex::default() }
     }
 
     /// The connection to `api_base`, with a token asked for once.
@@ -38,6 +49,14 @@ impl Accounts {
     /// # Errors
     /// `Unauthorized` where no token is to be had.
     pub async fn at(&self, api_base: &str) -> Result<Arc<GitHub>, ForgeError> {
+        Ok(self.login(api_base).await?.github)
+    }
+
+    /// The same with its token.
+    ///
+    /// # Errors
+    /// As [`Accounts::at`].
+    pub async fn login(&self, api_base: &str) -> Result<Login, ForgeError> {
         let mut open = self.open.lock().await;
         if let Some(there) = open.get(api_base) {
             return Ok(there.clone());
@@ -47,19 +66,33 @@ impl Accounts {
             why: ForgeProblem::Unauthorized,
             text: format!("{host}: no login"),
         })?;
-        let made = Arc::new(GitHub::new(GitHubConfig {
+        let github = Arc::new(GitHub::new(GitHubConfig {
             api_base: api_base.to_owned(),
-            token,
+            token: token.clone(),
             clock: self.clock.clone(),
             time_out: TIME_OUT,
+            gate: self.gates().entry(api_base.to_owned()).or_default().clone(),
         })?);
+        let made = Login { github, token };
         open.insert(api_base.to_owned(), made.clone());
         Ok(made)
     }
 
-    /// Forgets the connection after `Unauthorized`: the person may have logged in anew.
+    /// Forgets the connection after `Unauthorized`: the person may have logged in anew. A rate
+    /// limit that lasts is not forgotten.
     pub async fn forget(&self, api_base: &str) {
         self.open.lock().await.remove(api_base);
+    }
+
+    /// How it stands with each host that was asked.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<(String, GateState)> {
+        self.gates().iter().map(|(base, gate)| (host_of(base), gate.state())).collect()
+    }
+
+    /// Each change is one insertion, so a panic elsewhere leaves the map whole.
+    fn gates(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<Gate>>> {
+        self.gates.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Issues: the list of one label, one of them, a new one.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::request::encoded;
@@ -7,6 +9,8 @@ use super::{GitHub, time};
 use crate::forge::ForgeError;
 use crate::model::{ForgeProblem, RepoName, Timestamp};
 
+/// How far a forge's clock may be behind this one without being noticed.
+const CLOCKS: Duration = Duration::from_secs(60);
 /// Pages of a hundred issues with one label; nobody has as many open.
 const PAGES: usize = 20;
 
@@ -46,6 +50,8 @@ struct Wire {
     state: String,
     #[serde(default)]
     labels: Vec<WireLabel>,
+    #[serde(with = "time")]
+    created_at: Timestamp,
     #[serde(with = "time")]
     updated_at: Timestamp,
     #[serde(default)]
@@ -115,10 +121,10 @@ impl GitHub {
         }
     }
 
-    /// Opens an issue. After an answer that was lost it may be there all the same; the error says
-    /// so, and nothing is sent twice.
+    /// Opens an issue. After an answer that was lost it is looked for, and nothing is sent twice.
     ///
     /// # Errors
+    /// Where it was lost and cannot be looked for either, the error says so.
     /// `Forbidden` or `Invalid` with GitHub's words, for instance where issues are switched off.
     pub async fn open_issue(
         &self,
@@ -134,12 +140,41 @@ impl GitHub {
             labels: &'a [String],
         }
         let path = format!("/repos/{repo}/issues");
+        let asked_at = self.clock.now();
         match self.post::<_, Wire>(&path, &New { title, body, labels }).await {
             Ok(wire) => Ok(wire.into()),
-            Err(ForgeError::Unreachable(text)) => Err(ForgeError::Unreachable(format!(
-                "{text}; the issue may have been opened all the same, look before you try again"
-            ))),
+            Err(ForgeError::Unreachable(text) | ForgeError::BadAnswer(text)) => {
+                match self.just_opened(repo, title, body, asked_at).await {
+                    Ok(Some(issue)) => Ok(issue),
+                    Ok(None) => Err(ForgeError::Unreachable(text)),
+                    Err(_) => Err(ForgeError::Unreachable(format!(
+                        "{text}; the issue may have been opened all the same, look before you try \
+                         again"
+                    ))),
+                }
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// The issue that this login opened with these words at `asked_at` or after.
+    async fn just_opened(
+        &self,
+        repo: &RepoName,
+        title: &str,
+        body: &str,
+        asked_at: Timestamp,
+    ) -> Result<Option<Issue>, ForgeError> {
+        let Some(me) = self.login().await? else { return Ok(None) };
+        let path = format!(
+            "/repos/{repo}/issues?state=all&creator={}&sort=created&direction=desc&per_page=10",
+            encoded(&me)
+        );
+        let newest = self.get::<Vec<Wire>>(&path).await?.value;
+        Ok(newest
+            .into_iter()
+            .filter(|wire| self.here(wire.created_at) + CLOCKS >= asked_at)
+            .map(Issue::from)
+            .find(|issue| issue.title == title && issue.body == body))
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::request::encoded;
-use super::{GitHub, time};
+use super::{GitHub, Limit, time};
 use crate::forge::ForgeError;
 use crate::model::{ForgeProblem, RepoName, Timestamp};
 
@@ -141,7 +141,7 @@ impl GitHub {
         if let Some(error) = document.errors.first() {
             if error.kind.as_deref() == Some("RATE_LIMITED") {
                 let until = self.clock.now() + std::time::Duration::from_secs(60);
-                self.cool_down(until);
+                self.gate.shut(until, Limit::Primary);
                 return Err(ForgeError::RateLimited { until });
             }
             if error.kind.as_deref() != Some("NOT_FOUND") {

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod etag;
+mod gate;
 mod issues;
 mod labels;
 mod problem;
@@ -15,7 +16,7 @@ mod time;
 pub mod token;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use octocrab::Octocrab;
@@ -23,7 +24,8 @@ use octocrab::service::middleware::retry::RetryConfig;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
-pub use accounts::{Accounts, Source, host_of};
+pub use accounts::{Accounts, Login, Source, host_of};
+pub use gate::{Gate, GateState, Limit};
 pub use issues::Issue;
 pub use labels::{LabelHistory, LabelSet, Permission, Wording};
 pub use token::PersonsLogin;
@@ -49,6 +51,8 @@ pub struct GitHubConfig {
     pub clock: Arc<dyn Clock>,
     /// How long one request may take as a whole; [`TIME_OUT`] outside tests.
     pub time_out: Duration,
+    /// Shut while a rate limit lasts.
+    pub gate: Arc<Gate>,
 }
 
 /// One login at one API.
@@ -59,7 +63,7 @@ pub struct GitHub {
     clock: Arc<dyn Clock>,
     time_out: Duration,
     etags: Etags,
-    cooling_until: Mutex<Option<Timestamp>>,
+    gate: Arc<Gate>,
     own_login: OnceCell<Option<String>>,
 }
 
@@ -96,7 +100,7 @@ impl GitHub {
     pub fn new(config: GitHubConfig) -> Result<Self, ForgeError> {
         // One provider for the whole program; a second call finds the first one and is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let GitHubConfig { api_base, token, clock, time_out } = config;
+        let GitHubConfig { api_base, token, clock, time_out, gate } = config;
         let base = api_base.trim_end_matches('/').to_owned();
         let rest = connect(&base, &token, time_out)?;
         // An Enterprise server has GraphQL beside `/api/v3`, not below it.
@@ -111,7 +115,7 @@ impl GitHub {
             clock,
             time_out,
             etags: Etags::default(),
-            cooling_until: Mutex::new(None),
+            gate,
             own_login: OnceCell::new(),
         })
     }
@@ -159,7 +163,14 @@ impl GitHub {
         })
     }
 
-    /// The login the token belongs to, asked for once; an App's installation has none.
+    /// The time of this machine's clock at which the server's shows `at`: one of the two may be
+    /// wrong, and what happened there is compared with what happened here.
+    #[must_use]
+    pub fn here(&self, at: Timestamp) -> Timestamp {
+        self.gate.here(at)
+    }
+
+    /// The login the token belongs to, asked for once; `None` where the server does not say.
     ///
     /// # Errors
     /// As any request.
@@ -171,11 +182,23 @@ impl GitHub {
         let ask = || async {
             match self.get::<Wire>("/user").await {
                 Ok(answer) => Ok(Some(answer.value.login)),
-                Err(ForgeError::Refused { why: ForgeProblem::Forbidden, .. }) => Ok(None),
+                // An App's installation is told its name by GraphQL only.
+                Err(ForgeError::Refused { why: ForgeProblem::Forbidden, .. }) => {
+                    self.viewer().await
+                }
                 Err(error) => Err(error),
             }
         };
         self.own_login.get_or_try_init(ask).await.cloned()
+    }
+
+    async fn viewer(&self) -> Result<Option<String>, ForgeError> {
+        let asked = serde_json::json!({ "query": "query{viewer{login}}" });
+        match self.query::<_, serde_json::Value>(&asked).await {
+            Ok(answer) => Ok(answer["data"]["viewer"]["login"].as_str().map(str::to_owned)),
+            Err(ForgeError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

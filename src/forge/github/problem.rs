@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use http::header::DATE;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
+use super::Limit;
 use crate::forge::ForgeError;
 use crate::model::{ForgeProblem, Timestamp};
 
@@ -35,7 +37,10 @@ pub(super) fn classify(
         404 | 410 => refused(ForgeProblem::NotFound),
         408 | 500..=599 => ForgeError::Unreachable(text),
         // Not followed: the token is for this host, and a renamed repository wants a new link.
-        300..=399 => ForgeError::BadAnswer(format!("{text} (moved; link it under its new name)")),
+        300..=399 => ForgeError::Refused {
+            why: ForgeProblem::NotFound,
+            text: format!("{text} (moved; link it under its new name)"),
+        },
         400..=499 => refused(ForgeProblem::Invalid),
         _ => ForgeError::BadAnswer(text),
     }
@@ -61,21 +66,45 @@ fn limited(status: StatusCode, headers: &HeaderMap, said: &str) -> bool {
         403 => {
             headers.contains_key("retry-after")
                 || number(headers, "x-ratelimit-remaining") == Some(0)
-                || said.to_ascii_lowercase().contains("secondary rate limit")
+                || is_secondary(said)
         }
         _ => false,
     }
 }
 
-/// When it is worth asking again.
+/// Which limit it is.
+pub(super) fn limit(headers: &HeaderMap, body: &[u8]) -> Limit {
+    if number(headers, "x-ratelimit-remaining") == Some(0) {
+        Limit::Primary
+    } else if headers.contains_key("retry-after") || is_secondary(&message(body)) {
+        Limit::Secondary
+    } else {
+        Limit::Unnamed
+    }
+}
+
+/// When it is worth asking again, by this machine's clock.
 fn until(headers: &HeaderMap, now: Timestamp) -> Timestamp {
     let after = number(headers, "retry-after").map(Duration::from_secs);
+    // The reset is a time of the server's clock, so it is measured from the server's own now.
+    let servers_now = date(headers).unwrap_or(now);
     let reset = (number(headers, "x-ratelimit-remaining") == Some(0))
         .then(|| number(headers, "x-ratelimit-reset"))
         .flatten()
         .and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000))
-        .map(|at| Timestamp(at).since(now));
+        .map(|at| Timestamp(at).since(servers_now));
     now + after.max(reset).unwrap_or(AT_LEAST).clamp(AT_LEAST, AT_MOST)
+}
+
+/// When the server says it answered.
+pub(super) fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let at = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
+    let since = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+    Some(Timestamp(i64::try_from(since.as_millis()).ok()?))
+}
+
+fn is_secondary(said: &str) -> bool {
+    said.to_ascii_lowercase().contains("secondary rate limit")
 }
 
 fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
@@ -122,6 +151,7 @@ mod tests {
         for (status, problem) in [
             (401, ForgeProblem::Unauthorized),
             (403, ForgeProblem::Forbidden),
+            (301, ForgeProblem::NotFound),
             (404, ForgeProblem::NotFound),
             (410, ForgeProblem::NotFound),
             (422, ForgeProblem::Invalid),
@@ -131,7 +161,7 @@ mod tests {
         ] {
             assert_eq!(read(status, &[], "").problem(), problem, "{status}");
         }
-        assert!(matches!(read(301, &[], ""), ForgeError::BadAnswer(_)));
+        assert!(read(301, &[], "").to_string().contains("new name"));
     }
 
     #[test]
@@ -160,6 +190,19 @@ mod tests {
         let reset = (NOW.0 / 1000 + 600).to_string();
         let primary = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", reset.as_str())];
         assert_eq!(read(403, &primary, ""), at(600));
+        // The server's clock is an hour ahead of this one, then an hour behind.
+        for (date, reset) in [
+            ("Mon, 12 Jan 1970 14:46:40 GMT", 1_004_200),
+            ("Mon, 12 Jan 1970 12:46:40 GMT", 997_000),
+        ] {
+            let reset = reset.to_string();
+            let skewed = [
+                ("date", date),
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", reset.as_str()),
+            ];
+            assert_eq!(read(403, &skewed, ""), at(600), "{date}");
+        }
         let some_left = [("x-ratelimit-remaining", "9"), ("x-ratelimit-reset", reset.as_str())];
         assert_eq!(read(403, &some_left, "").problem(), ForgeProblem::Forbidden);
     }

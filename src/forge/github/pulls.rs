@@ -43,6 +43,8 @@ struct WireComment {
 #[derive(Serialize, Deserialize)]
 struct WireUser {
     login: String,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
 }
 
 impl From<Wire> for Pull {
@@ -132,11 +134,13 @@ impl Pulls for GitHub {
         let comments: Vec<WireComment> = self.list(&path, PAGES).await?;
         Ok(comments
             .into_iter()
-            .filter(|comment| {
-                let by = comment.user.as_ref().map(|user| user.login.as_str());
-                me.is_none() || me.as_deref() == by
+            .filter(|comment| match (&me, &comment.user) {
+                (Some(me), Some(by)) => by.login.eq_ignore_ascii_case(me),
+                // Only an App's installation has no name, and no person's comment is one of it.
+                (None, Some(by)) => by.kind.as_deref() == Some("Bot"),
+                (_, None) => false,
             })
-            .filter(|comment| comment.body.as_deref().is_some_and(|b| b.contains(marker)))
+            .filter(|comment| comment.body.as_deref().is_some_and(|b| b.starts_with(marker)))
             .min_by_key(|comment| (comment.created_at, comment.id))
             .map(|comment| comment.id.to_string()))
     }

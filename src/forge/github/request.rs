@@ -2,7 +2,7 @@
 
 use http::header::{ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, LINK};
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt, Limited, combinators::BoxBody};
+use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::BoxBody};
 use octocrab::Octocrab;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -109,14 +109,22 @@ impl GitHub {
     ) -> Result<(http::response::Parts, Vec<u8>), ForgeError> {
         self.check_cool_down()?;
         let whole = async {
-            let response = request.await.map_err(|e| problem::chain(&e))?;
+            let lost = |text: String| ForgeError::Unreachable(format!("{ask}: {text}"));
+            let response = request.await.map_err(|e| lost(problem::chain(&e)))?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, BODY_LIMIT).collect().await.map_err(|e| e.to_string())?;
-            Ok::<_, String>((parts, body.to_bytes().to_vec()))
+            let counted = parts.status != StatusCode::NOT_MODIFIED;
+            let date = problem::date(&parts.headers);
+            self.gate.answered(self.clock.now(), counted, date);
+            match Limited::new(body, BODY_LIMIT).collect().await {
+                Ok(body) => Ok((parts, body.to_bytes().to_vec())),
+                Err(error) if error.is::<LengthLimitError>() => Err(ForgeError::BadAnswer(
+                    format!("{ask}: an answer of more than {} MiB", BODY_LIMIT / 1024 / 1024),
+                )),
+                Err(error) => Err(lost(problem::chain(&*error))),
+            }
         };
         match tokio::time::timeout(self.time_out, whole).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(text)) => Err(ForgeError::Unreachable(format!("{ask}: {text}"))),
+            Ok(answer) => answer,
             Err(_) => Err(ForgeError::Unreachable(format!(
                 "{ask}: no answer in {} s",
                 self.time_out.as_secs_f64()
@@ -135,22 +143,15 @@ impl GitHub {
         }
         let error = problem::classify(ask, parts.status, &parts.headers, body, self.clock.now());
         if let ForgeError::RateLimited { until } = &error {
-            self.cool_down(*until);
+            self.gate.shut(*until, problem::limit(&parts.headers, body));
         }
         Err(error)
     }
 
-    /// No call is made before `until`.
-    pub(super) fn cool_down(&self, until: crate::model::Timestamp) {
-        let mut cooling = self.cooling_until.lock().unwrap_or_else(|e| e.into_inner());
-        *cooling = (*cooling).max(Some(until));
-    }
-
     fn check_cool_down(&self) -> Result<(), ForgeError> {
-        let cooling = *self.cooling_until.lock().unwrap_or_else(|e| e.into_inner());
-        match cooling {
-            Some(until) if self.clock.now() < until => Err(ForgeError::RateLimited { until }),
-            _ => Ok(()),
+        match self.gate.shut_until(self.clock.now()) {
+            Some(until) => Err(ForgeError::RateLimited { until }),
+            None => Ok(()),
         }
     }
 }

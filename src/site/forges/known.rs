@@ -6,11 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{Forges, IssueText, LocalRepository, RemoteRepository};
+use crate::api::feed::HostStatus;
 use crate::api::{Code, Problem};
 use crate::forge::ForgeError;
-use crate::forge::github::{Accounts, GitHub, Issue, host_of};
+use crate::forge::github::{Accounts, GateState, GitHub, Issue, host_of};
 use crate::forge::local;
-use crate::model::{ForgeProblem, Project, RepoName};
+use crate::model::{ForgeProblem, Project, RepoName, Timestamp};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -77,6 +78,21 @@ impl Forges for KnownForges {
             Problem::new(Code::BadRequest, format!("{}: not UTF-8", found.path.display()))
         })?;
         Ok(LocalRepository { path: path.to_owned(), default_branch: found.default_branch })
+    }
+
+    fn hosts(&self, now: Timestamp) -> Vec<HostStatus> {
+        let status = |(host, state): (String, GateState)| {
+            let shut = state.shut.filter(|(until, _)| now < *until);
+            HostStatus {
+                host,
+                reached_at: state.reached_at,
+                waiting_until: shut.map(|(until, _)| until),
+                limit: shut.map(|(_, limit)| limit.to_string()),
+                calls: state.calls,
+                counted: state.counted,
+            }
+        };
+        self.accounts.hosts().into_iter().map(status).collect()
     }
 
     async fn issue(&self, project: &Project, number: u64) -> Result<IssueText, Problem> {

@@ -4,6 +4,7 @@
 //! task goes on from the first that is missing. What a job makes on this disk goes with it,
 //! however it ends.
 
+mod asking;
 mod effects;
 mod publish;
 mod run;
@@ -23,11 +24,10 @@ use super::renewal::Renewal;
 use super::stop::StopSignal;
 use crate::api::{Claim, Code, RecordRequest, ReleaseRequest, StartRequest};
 use crate::client::{Client, ClientError};
-use crate::forge::Pulls;
+use crate::forge::github::{Accounts, Login};
 use crate::git::Git;
 use crate::model::{
-    Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, Secret, StopReason, Usage, WorkerId,
-    fault,
+    Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, Usage, WorkerId, fault,
 };
 
 /// How long the site may be away before a step gives up on telling it.
@@ -52,10 +52,8 @@ pub struct Context {
     pub copies: Copies,
     /// Where work is kept that could not be pushed.
     pub kept: PathBuf,
-    /// GitHub's pull requests, where there is a login.
-    pub github: Option<Arc<dyn Pulls>>,
-    /// The token git pushes with.
-    pub github_token: Option<Secret>,
+    /// This machine's logins, for pull requests and for git.
+    pub accounts: Arc<Accounts>,
     /// relay's own program, which supervises lanes.
     pub supervisor: PathBuf,
     /// The time limit of a run.
@@ -80,6 +78,8 @@ pub struct Job {
     signal: StopSignal,
     renewal: Renewal,
     log: RunLog,
+    /// The login for the task's forge; a repository on this disk needs none.
+    login: Option<Login>,
 }
 
 /// Why a job ends before its last step.
@@ -129,10 +129,11 @@ pub async fn run(
         ids: Arc::clone(&shared.ids),
     };
     let (log, sender) = RunLog::start(shared.client.clone(), shared.worker.clone(), lease.clone());
-    let mut job = Job { shared, claim, lease, signal, renewal, log };
+    let mut job = Job { shared, claim, lease, signal, renewal, log, login: None };
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
     if let Err(stop) = &end {
+        job.forget_refused_login(stop).await;
         job.log.line(&format!("stopped: {}", stop.reason));
         if let Some(error) = &stop.error {
             job.log.line(error);

@@ -4,9 +4,9 @@
 use super::effects::Done;
 use super::run::{Work, agent, git_stop, short};
 use super::{Job, Report, Stop};
-use crate::forge::{ForgeError, NewPull, Pull, Pulls, words};
+use crate::forge::{NewPull, Pull, Pulls, words};
 use crate::git::{Commit, Push, Pushed};
-use crate::model::{Effect, ForgeProblem, Passage, PushProblem, StopReason};
+use crate::model::{Effect, Passage, PushProblem, StopReason};
 use crate::work::local_pulls::LocalPulls;
 use crate::work::observer::Step;
 use std::sync::Arc;
@@ -102,10 +102,7 @@ impl Job {
                 pull: self.new_pull(work),
             }));
         }
-        self.shared
-            .github
-            .clone()
-            .ok_or_else(|| StopReason::ForgeRefused { why: ForgeProblem::Unauthorized }.into())
+        Ok(Arc::clone(&self.login()?.github) as Arc<dyn Pulls>)
     }
 
     fn new_pull(&self, work: &Work) -> NewPull {
@@ -157,17 +154,6 @@ impl Job {
             self.record(Effect::Commented { id }).await?;
         }
         Ok(pull)
-    }
-
-    async fn asking<T>(
-        &self,
-        asking: impl Future<Output = Result<T, ForgeError>>,
-    ) -> Result<T, Stop> {
-        self.signal.guard(asking).await?.map_err(|error| match self.signal.reason() {
-            // A pull request that is a row is written under the lease.
-            Some(reason) => reason.into(),
-            None => Stop::new(StopReason::ForgeRefused { why: error.problem() }, error.to_string()),
-        })
     }
 }
 

@@ -13,9 +13,7 @@ use crate::git::{
     Commit, Copy, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
 };
 use crate::model::run::UsageText;
-use crate::model::{
-    DiskProblem, Effect, Epoch, ForgeProblem, Passage, RepoProblem, StopReason, Usage,
-};
+use crate::model::{DiskProblem, Effect, Epoch, Passage, RepoProblem, StopReason, Usage};
 use crate::process::{EndedBy, Redactor, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
@@ -48,7 +46,8 @@ impl Job {
         done: &mut Done,
         report: &mut Report,
     ) -> Result<Work, Stop> {
-        let remote = self.remote()?;
+        self.log_in().await?;
+        let remote = self.remote();
         let (mirror, base_branch) = self
             .step(Step::Fetch, self.pass(Passage::Fetch, self.mirror(&remote)), |(_, branch)| {
                 format!("the mirror of {} is up to date at {branch}", self.lease.task.repo)
@@ -122,18 +121,9 @@ impl Job {
     }
 
     /// Where git fetches from and pushes to.
-    fn remote(&self) -> Result<Remote, Stop> {
-        let token = if self.is_local() {
-            None
-        } else {
-            Some(self.shared.github_token.clone().ok_or_else(|| {
-                Stop::new(
-                    StopReason::ForgeRefused { why: ForgeProblem::Unauthorized },
-                    "this worker has no GitHub login (hint: `gh auth login`)",
-                )
-            })?)
-        };
-        Ok(Remote { url: self.claim.project.remote.clone(), token })
+    fn remote(&self) -> Remote {
+        let token = self.login.as_ref().map(|login| login.token.clone());
+        Remote { url: self.claim.project.remote.clone(), token }
     }
 
     /// Brings the mirror up to date, asks for the default branch, and shuts out older claims.
@@ -299,6 +289,7 @@ impl Job {
             workdir: &dir.path,
             agent: AGENT,
             max_run: self.shared.max_run,
+            token: self.login.as_ref().map(|login| &login.token),
         };
         self.shared.lanes.prepare(&brief)
     }

@@ -86,6 +86,8 @@ pub struct TaskBrief<'a> {
     pub agent: (&'a str, &'a str),
     /// The time limit.
     pub max_run: Duration,
+    /// The login of the task's forge, which the lane does not get and must not show.
+    pub token: Option<&'a Secret>,
 }
 
 /// A lane's program, ready to run.
@@ -183,7 +185,7 @@ impl Lanes {
                 stderr_total: invocation.stderr_total,
                 stderr_over_kills: invocation.stderr_over_kills,
             },
-            redactor: Redactor::new(self.secrets.iter().cloned()),
+            redactor: Redactor::new(self.secrets.iter().chain(brief.token).cloned()),
             reader,
             login,
         })

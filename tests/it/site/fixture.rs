@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use relay::api::feed::HostStatus;
 use relay::api::{
     ClaimRequest, CreateTask, Doorbell, DoorbellQuery, LinkProject, LogChunk, Problem,
     RegisterRequest, ReleaseRequest, StartRequest,
 };
 use relay::client::{Client, Endpoint, VERSION};
-use relay::model::{Clock, ForgeKind, Lease, Project, RepoName, StopReason, Task, Worker};
+use relay::model::{
+    Clock, ForgeKind, Lease, Project, RepoName, StopReason, Task, Timestamp, Worker,
+};
 use relay::site::forges::{Forges, IssueText, LocalRepository, RemoteRepository};
 use relay::site::owner::{Access, Owner, OwnerConfig, Role, connect};
 use relay::system::SystemIds;
@@ -240,6 +243,10 @@ pub struct PaperForges;
 
 #[async_trait]
 impl Forges for PaperForges {
+    fn hosts(&self, _: Timestamp) -> Vec<HostStatus> {
+        Vec::new()
+    }
+
     async fn repository(&self, slug: &RepoName) -> Result<RemoteRepository, Problem> {
         Ok(RemoteRepository {
             slug: slug.clone(),

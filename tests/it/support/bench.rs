@@ -53,6 +53,7 @@ impl Bench {
             token: Secret::new(token),
             clock: Arc::new(SystemClock),
             time_out: TIME_OUT,
+            gate: Arc::default(),
         })
         .unwrap()
     }

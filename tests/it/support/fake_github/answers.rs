@@ -1,6 +1,6 @@
 //! What the fake's world says: the routes of GitHub that relay uses, as GitHub answers them.
 
-use relay::model::{Clock, Timestamp};
+use relay::model::Timestamp;
 use serde_json::{Value, json};
 
 use super::serve::{Asked, Said, decoded};
@@ -8,7 +8,7 @@ use super::{Comment, FakeGitHub, Happened, Item, PullPart, Repo, World, seconds}
 
 impl FakeGitHub {
     pub(super) fn say(&self, asked: &Asked<'_>) -> Said {
-        let now = seconds(self.clock.now());
+        let now = seconds(self.date());
         let mut world = self.world();
         match (asked.method, asked.path.as_slice()) {
             ("GET", ["user"]) => Said::ok(json!({ "login": asked.login })),
@@ -29,6 +29,9 @@ impl FakeGitHub {
 impl World {
     fn graphql(&self, asked: &Asked<'_>) -> Said {
         let query = asked.text("query");
+        if query.contains("viewer") {
+            return Said::ok(json!({ "data": { "viewer": { "login": asked.login } } }));
+        }
         assert!(query.contains("lastEditedAt"), "the fake knows one query only: {query}");
         let variable = |name: &str| asked.body["variables"][name].clone();
         let name = format!(
@@ -122,8 +125,14 @@ impl Repo {
     fn listed(&self, base: &str, name: &str, asked: &Asked<'_>) -> Vec<Value> {
         let label = asked.query("labels");
         let state = asked.query("state").unwrap_or("open");
-        self.items
-            .values()
+        let newest_first = asked.query("direction") == Some("desc");
+        let mut items: Vec<&Item> = self.items.values().collect();
+        if newest_first {
+            items.reverse();
+        }
+        items
+            .into_iter()
+            .filter(|item| asked.query("creator").is_none_or(|by| by == item.by))
             .filter(|item| state == "all" || (state == "open") == item.open)
             .filter(|item| label.is_none_or(|label| item.labels.iter().any(|have| have == label)))
             .map(|item| item.issue_json(base, name))
@@ -258,7 +267,10 @@ impl Comment {
     fn json(&self) -> Value {
         json!({
             "id": self.id,
-            "user": { "login": self.by },
+            "user": {
+                "login": self.by,
+                "type": if self.by.ends_with("[bot]") { "Bot" } else { "User" },
+            },
             "body": self.body,
             "created_at": iso(self.at),
         })

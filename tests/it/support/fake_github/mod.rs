@@ -36,6 +36,7 @@ struct World {
     calls: Vec<Call>,
     next_id: u64,
     no_graphql: bool,
+    ahead_ms: i64,
 }
 
 /// One request that reached the server.
@@ -58,6 +59,12 @@ pub enum Fault {
     LoseAnswer(u16),
     /// It is done, and no answer ever comes.
     Hang,
+    /// It is done, and the answer is a page for people.
+    Garble,
+    /// It is done, and the connection breaks in the middle of the answer.
+    Cut,
+    /// It is done, and the answer does not end before a hundred megabytes.
+    Giant,
 }
 
 #[derive(Default)]
@@ -152,6 +159,7 @@ impl FakeGitHub {
             token: Secret::new(format!("token-of-{login}")),
             clock: Arc::new(self.clock.clone()),
             time_out,
+            gate: Arc::default(),
         })
         .unwrap()
     }
@@ -159,6 +167,16 @@ impl FakeGitHub {
     /// The next request of this method whose path holds `part` goes wrong.
     pub fn next_goes_wrong(&self, method: &str, part: &str, fault: Fault) {
         self.world().faults.push_back((method.to_owned(), part.to_owned(), fault));
+    }
+
+    /// Its clock is so far ahead of the one everybody else has.
+    pub fn clock_is_ahead(&self, ms: i64) {
+        self.world().ahead_ms = ms;
+    }
+
+    /// What its own clock shows.
+    fn date(&self) -> Timestamp {
+        Timestamp(self.clock.now().0 + self.world().ahead_ms)
     }
 
     /// There is no GraphQL endpoint.
@@ -284,7 +302,7 @@ impl FakeRepo {
     }
 
     fn now(&self) -> Timestamp {
-        seconds(self.hub.clock.now())
+        seconds(self.hub.date())
     }
 
     fn happens(&self, number: u64, what: &'static str, by: &str, label: Option<&str>) {

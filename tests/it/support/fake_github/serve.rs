@@ -88,9 +88,31 @@ async fn handle(State(hub): State<FakeGitHub>, request: Request<Body>) -> Respon
     if matches!(fault, Some(Fault::Hang)) {
         std::future::pending::<()>().await;
     }
-    let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
+    let date: std::time::SystemTime =
+        std::time::UNIX_EPOCH + std::time::Duration::from_millis(hub.date().0.unsigned_abs());
+    let mut response = Response::builder()
+        .status(StatusCode::from_u16(status).unwrap())
+        .header("date", httpdate::fmt_http_date(date));
     for (name, value) in headers {
         response = response.header(name, value);
+    }
+    let broken = match fault {
+        Some(Fault::Garble) => Some(Body::from("<html>\n<title>Unicorn!</title>")),
+        Some(Fault::Cut) => {
+            let text = answer.to_string();
+            let half = Bytes::from(text.into_bytes()[..4].to_vec());
+            let cut = std::io::Error::other("the line is cut");
+            Some(Body::from_stream(futures_util::stream::iter([Ok(half), Err(cut)])))
+        }
+        Some(Fault::Giant) => {
+            let chunk = Bytes::from(vec![b' '; 1 << 20]);
+            let chunks = (0..100).map(move |_| Ok::<_, std::io::Error>(chunk.clone()));
+            Some(Body::from_stream(futures_util::stream::iter(chunks)))
+        }
+        _ => None,
+    };
+    if let Some(body) = broken {
+        return response.body(body).unwrap();
     }
     let text = if status == 304 { String::new() } else { answer.to_string() };
     response.header("content-type", "application/json").body(Body::from(text)).unwrap()

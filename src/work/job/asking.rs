@@ -1,0 +1,92 @@
+//! The forge under a job: its login, and what each of its refusals means for the task.
+
+use super::{Job, Stop};
+use crate::forge::ForgeError;
+use crate::forge::github::Login;
+use crate::model::{ForgeProblem, RepoProblem, StopReason};
+
+impl Job {
+    /// Takes this machine's login for the task's forge; a repository on this disk needs none.
+    pub(super) async fn log_in(&mut self) -> Result<(), Stop> {
+        if self.is_local() {
+            return Ok(());
+        }
+        let api_base = self.api_base()?.to_owned();
+        self.login = Some(self.shared.accounts.login(&api_base).await.map_err(forge_stop)?);
+        Ok(())
+    }
+
+    pub(super) fn login(&self) -> Result<&Login, Stop> {
+        self.login
+            .as_ref()
+            .ok_or_else(|| StopReason::ForgeRefused { why: ForgeProblem::Unauthorized }.into())
+    }
+
+    /// Asks the forge, unless the job is stopped meanwhile.
+    pub(super) async fn asking<T>(
+        &self,
+        asking: impl Future<Output = Result<T, ForgeError>>,
+    ) -> Result<T, Stop> {
+        self.signal.guard(asking).await?.map_err(|error| match self.signal.reason() {
+            // A pull request that is a row is written under the lease.
+            Some(reason) => reason.into(),
+            None => forge_stop(error),
+        })
+    }
+
+    /// After a job that the login was refused to: the next one asks for a token anew, since the
+    /// person may have logged in again.
+    pub(super) async fn forget_refused_login(&self, stop: &Stop) {
+        let refused = matches!(
+            stop.reason,
+            StopReason::ForgeRefused { why: ForgeProblem::Unauthorized }
+                | StopReason::PushRefused { .. }
+                | StopReason::RepoUnusable { why: RepoProblem::NoAccess | RepoProblem::NotFound }
+        );
+        if refused && let Some(api_base) = &self.claim.project.api_base {
+            self.shared.accounts.forget(api_base).await;
+        }
+    }
+
+    fn api_base(&self) -> Result<&str, Stop> {
+        let slug = &self.claim.project.slug;
+        self.claim.project.api_base.as_deref().ok_or_else(|| {
+            Stop::new(
+                StopReason::ForgeRefused { why: ForgeProblem::Invalid },
+                format!("`{slug}` is linked without a forge (hint: `relay link {slug}` mends it)"),
+            )
+        })
+    }
+}
+
+/// A limit parks the task until it is over and costs it nothing; the rest is a refusal.
+fn forge_stop(error: ForgeError) -> Stop {
+    let reason = match &error {
+        ForgeError::RateLimited { until } => StopReason::ForgeLimited { until: *until },
+        error => StopReason::ForgeRefused { why: error.problem() },
+    };
+    let text = match error.hint() {
+        Some(hint) => format!("{error} (hint: {hint}, then `relay task retry`)"),
+        None => error.to_string(),
+    };
+    Stop::new(reason, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Disposition, Timestamp};
+
+    #[test]
+    fn a_limit_parks_and_a_lost_login_says_what_to_do() {
+        let until = Timestamp(5);
+        let limited = forge_stop(ForgeError::RateLimited { until });
+        assert_eq!(limited.reason.disposition(), Disposition::Park(until));
+        let refused = ForgeError::Refused {
+            why: ForgeProblem::Unauthorized,
+            text: "GET /x: 401 Bad credentials".to_owned(),
+        };
+        let said = forge_stop(refused).error.unwrap();
+        assert!(said.contains("gh auth login") && said.contains("relay task retry"), "{said}");
+    }
+}
