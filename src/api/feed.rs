@@ -17,6 +17,9 @@ pub struct EventsQuery {
     /// At most so many, 1 to 1,000.
     #[serde(default)]
     pub limit: Option<u32>,
+    /// The newest so many instead of the oldest.
+    #[serde(default)]
+    pub newest: bool,
 }
 
 /// Events, oldest first.

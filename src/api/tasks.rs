@@ -35,6 +35,9 @@ pub struct TasksQuery {
     /// Only tasks in this state.
     #[serde(default)]
     pub state: Option<TaskState>,
+    /// For a list: without their texts, and with short titles.
+    #[serde(default)]
+    pub lines: bool,
 }
 
 /// The answer to `GET /tasks`.

@@ -54,12 +54,17 @@ impl Options {
         Ok(Exit::Ok)
     }
 
-    /// The site tells events from a place onwards, so the last ones are found by reading on.
+    /// The site tells the newest of one page; more than that are found by reading on.
     async fn read(&self, site: &Site) -> Result<Vec<Event>, ClientError> {
         let keep = usize::try_from(self.last).unwrap_or(usize::MAX);
         let mut last = VecDeque::new();
         let task = self.task.as_ref().map(ToString::to_string);
-        let mut query = EventsQuery { after: self.after, task, limit: Some(PAGE) };
+        let newest = self.last <= PAGE;
+        let limit = if newest { self.last } else { PAGE };
+        let mut query = EventsQuery { after: self.after, task, limit: Some(limit), newest };
+        if newest {
+            return site.events(&query).await;
+        }
         loop {
             let page = site.events(&query).await?;
             let Some(end) = page.last().map(|event| event.seq) else { break };

@@ -26,6 +26,12 @@ impl Cell {
     pub fn toned(tone: Tone, text: impl AsRef<str>) -> Self {
         Self { text: one_line(text.as_ref()), tone }
     }
+
+    /// At most `width` columns of a text, also in the last cell of a row.
+    pub fn short(text: impl AsRef<str>, width: usize) -> Self {
+        let cell = Self::from(text);
+        Self { text: cut(&cell.text, width), ..cell }
+    }
 }
 
 impl<T: AsRef<str>> From<T> for Cell {

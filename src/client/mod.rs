@@ -119,7 +119,14 @@ impl Client {
 
     /// Tasks, newest first.
     pub async fn tasks(&self, state: Option<TaskState>) -> Result<Vec<Task>, ClientError> {
-        Ok(self.read::<_, Tasks>(route::TASKS, &TasksQuery { state }).await?.tasks)
+        let query = TasksQuery { state, lines: false };
+        Ok(self.read::<_, Tasks>(route::TASKS, &query).await?.tasks)
+    }
+
+    /// The same for a list: without their texts, and with short titles.
+    pub async fn task_lines(&self, state: Option<TaskState>) -> Result<Vec<Task>, ClientError> {
+        let query = TasksQuery { state, lines: true };
+        Ok(self.read::<_, Tasks>(route::TASKS, &query).await?.tasks)
     }
 
     /// One task with its runs, its effects and why it waits.

@@ -1,7 +1,5 @@
 //! A worker takes the oldest task it can serve.
 
-use std::sync::atomic::Ordering;
-
 use super::{Claimant, Claimed, Queue, QueueError, effects};
 use crate::model::{Effect, LEASE, Label, LaneName, Lease, Passage, Task, TaskId, WorkerId};
 use crate::store::{Claim, ClaimedRow};
@@ -14,7 +12,7 @@ impl Queue {
     pub async fn claim(&self, c: &Claimant) -> Result<Option<Claimed>, QueueError> {
         let inner = &self.inner;
         let now = inner.clock.now();
-        if now.0 >= inner.due.load(Ordering::Acquire) {
+        if self.is_due() {
             self.sweep().await?;
         }
         let (lanes, labels) = self.offer(c).await?;

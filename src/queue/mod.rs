@@ -29,6 +29,7 @@ pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
 pub use error::QueueError;
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};
+pub use waiting::NEEDS_MOST;
 
 /// The queue. Cheap to clone; clones are one queue.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ struct Inner {
     seen: seen::Seen,
     /// Nothing in the database runs out before this time, so a claim before it need not sweep.
     due: AtomicI64,
+    /// The uptime, in milliseconds, at which a claim sweeps whatever `due` says.
+    again: AtomicU64,
     /// The uptime, in milliseconds, until which leases that ran out are left to their workers.
     spared_until: AtomicU64,
 }
@@ -69,6 +72,7 @@ impl Queue {
             faults,
             seen: seen::Seen::default(),
             due: AtomicI64::new(i64::MIN),
+            again: AtomicU64::new(0),
             spared_until: AtomicU64::new(0),
         };
         Self { inner: Arc::new(inner) }

@@ -77,6 +77,11 @@ impl Queue {
         Ok(self.inner.store.tasks(state).await?)
     }
 
+    /// The same for a list: without their texts, and with short titles.
+    pub async fn task_lines(&self, state: Option<TaskState>) -> Result<Vec<Task>, QueueError> {
+        Ok(self.inner.store.task_lines(state).await?)
+    }
+
     /// One task.
     pub async fn task(&self, id: &TaskId) -> Result<Task, QueueError> {
         self.inner.store.task(id).await?.ok_or_else(|| missing("task", id))
@@ -90,6 +95,17 @@ impl Queue {
     /// Tasks of a project that are in review or not ended, the oldest first, for intake.
     pub async fn open_reviews(&self, slug: &RepoName) -> Result<Vec<Task>, QueueError> {
         Ok(self.inner.store.open_tasks(slug).await?)
+    }
+
+    /// The newest events, of one task or of all, of those with a greater `seq` than `after`; the
+    /// oldest first, at most 1,000.
+    pub async fn last_events(
+        &self,
+        after: i64,
+        task: Option<&TaskId>,
+        most: u32,
+    ) -> Result<Vec<Event>, QueueError> {
+        Ok(self.inner.store.last_events(after, task, most.clamp(1, EVENTS_MOST)).await?)
     }
 
     /// Events with a greater `seq` than `after`, of one task or of all, the oldest first; at most

@@ -10,7 +10,7 @@ use crate::model::{Passage, Timestamp};
 use crate::store::{NextTimers, SweepRules};
 
 /// A claim looks for what has run out at least so often, whatever this process knows: another
-/// one may have written to the same database.
+/// one may have written to the same database, and the clock may have gone back.
 const SWEEP_AGAIN: Duration = Duration::from_secs(60);
 
 impl Queue {
@@ -19,8 +19,11 @@ impl Queue {
     /// than the longest pause.
     pub async fn sweep(&self) -> Result<Swept, QueueError> {
         let now = self.inner.clock.now();
-        // First later, then what was found: a claim between the two brings it forward again.
-        self.inner.due.store((now + SWEEP_AGAIN).0, Ordering::Release);
+        // First never, then what was found: a claim between the two brings it forward again.
+        self.inner.due.store(i64::MAX, Ordering::Release);
+        let again = self.inner.clock.uptime() + SWEEP_AGAIN;
+        let again = u64::try_from(again.as_millis()).unwrap_or(u64::MAX);
+        self.inner.again.store(again, Ordering::Release);
         let end_leases = self.spared().is_zero();
         let rules = SweepRules { limits: LIMITS, longest_pause: RETRY_MOST, end_leases };
         let sweep = self.inner.store.sweep(now, &rules);
@@ -30,6 +33,13 @@ impl Queue {
             Err(_) => self.due_at(now),
         }
         Ok(sweep?.swept)
+    }
+
+    /// Whether a claim has to sweep before it looks.
+    pub(super) fn is_due(&self) -> bool {
+        let again = Duration::from_millis(self.inner.again.load(Ordering::Acquire));
+        self.inner.clock.now().0 >= self.inner.due.load(Ordering::Acquire)
+            || self.inner.clock.uptime() >= again
     }
 
     /// When the next sweep has something to do.

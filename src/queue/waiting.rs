@@ -3,10 +3,15 @@
 use super::{Need, Queue, QueueError};
 use crate::model::{ForgeKind, Label, TaskId, TaskState, WaitReason, Worker, WorkerState};
 
+/// Of each lane of each project, so many queued tasks are told at most. A longer queue is read
+/// again before these are all taken.
+pub const NEEDS_MOST: u32 = 128;
+
 impl Queue {
-    /// What every queued task asks of a worker, in the order in which they are claimed.
+    /// What the queued tasks ask of a worker, in the order in which they are claimed; of each lane
+    /// of each project the oldest [`NEEDS_MOST`].
     pub async fn needs(&self) -> Result<Vec<Need>, QueueError> {
-        Ok(self.inner.store.needs().await?)
+        Ok(self.inner.store.needs(NEEDS_MOST).await?)
     }
 
     /// Why a task waits; empty where it does not.

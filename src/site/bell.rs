@@ -47,16 +47,20 @@ impl Bell {
     /// Answers a doorbell at once where there is something for the asker, else when there is,
     /// else after `wait` (at most [`WAIT_MAX`]).
     pub async fn ring(&self, ask: Ask, wait: Duration) -> Doorbell {
-        let end = self.clock.now() + wait.min(WAIT_MAX);
+        let end = self.clock.uptime() + wait.min(WAIT_MAX);
         let held = Held::enter(self, ask);
-        let mut over = self.clock.sleep_until(end);
         loop {
             if let Some(answer) = held.take() {
                 return answer;
             }
+            // Anew each time: where the wall clock was set, its line is rung.
+            let left = end.saturating_sub(self.clock.uptime());
+            if left.is_zero() {
+                return held.answer();
+            }
             tokio::select! {
                 () = held.line.notified() => {}
-                () = &mut over => return held.answer(),
+                () = self.clock.sleep_until(self.clock.now() + left) => return held.answer(),
             }
         }
     }
@@ -122,9 +126,10 @@ impl Bell {
         self.lock().board.reading()
     }
 
-    /// A claim got this task.
-    pub fn claimed(&self, worker: &WorkerId, task: &TaskId) {
-        self.with(|board, now| board.claimed(worker, task, now));
+    /// A claim got this task. True where the needs have to be read again: the queue is longer than
+    /// what was read, and that comes to an end.
+    pub fn claimed(&self, worker: &WorkerId, task: &TaskId) -> bool {
+        self.with(|board, now| board.claimed(worker, task, now))
     }
 
     /// A claim came back empty. True where the bell had expected otherwise.
@@ -140,6 +145,11 @@ impl Bell {
     /// Offers that nobody took go to the next worker.
     pub fn tick(&self) {
         self.with(Board::offer);
+    }
+
+    /// The wall clock was set back.
+    pub fn stepped(&self) {
+        self.with(Board::stepped);
     }
 
     /// Completes when [`Bell::next`] has changed since this was last asked.

@@ -32,7 +32,12 @@ pub(super) async fn events(
     if !(1..=EVENTS_MAX).contains(&limit) {
         return Err(Refusal::bad(format!("`limit` is 1 to {EVENTS_MAX}")));
     }
-    Ok(Json(EventsAnswer { events: site.queue.events(query.after, task.as_ref(), limit).await? }))
+    let events = if query.newest {
+        site.queue.last_events(query.after, task.as_ref(), limit).await?
+    } else {
+        site.queue.events(query.after, task.as_ref(), limit).await?
+    };
+    Ok(Json(EventsAnswer { events }))
 }
 
 pub(super) async fn log(

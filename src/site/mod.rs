@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: the only room that knows axum.
 
+mod attention;
 pub mod bell;
 mod extract;
 mod feed;

@@ -99,7 +99,12 @@ pub(super) async fn list(
     State(site): State<Arc<Site>>,
     Asked(query): Asked<TasksQuery>,
 ) -> Answer<Json<Tasks>> {
-    Ok(Json(Tasks { tasks: site.queue.tasks(query.state).await? }))
+    let tasks = if query.lines {
+        site.queue.task_lines(query.state).await?
+    } else {
+        site.queue.tasks(query.state).await?
+    };
+    Ok(Json(Tasks { tasks }))
 }
 
 pub(super) async fn detail(

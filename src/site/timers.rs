@@ -1,5 +1,6 @@
 //! The one timer of a site: it reads what is queued after a change, ends leases that ran out,
-//! unparks, and moves the bell's offers on. While nothing changes it sleeps without a statement.
+//! unparks, and moves the bell's offers on. While nothing changes it sleeps without a statement,
+//! and looks at the clocks once a minute.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::attention::{Attention, GRACE, LOOK_EVERY};
 use super::bell::Bell;
 use super::logs::Logs;
 use crate::model::{Clock, Timestamp};
@@ -23,6 +25,7 @@ pub struct Timers {
     bell: Arc<Bell>,
     logs: Arc<Logs>,
     state: Mutex<State>,
+    attention: Mutex<Attention>,
     wake: Notify,
     /// One reading or sweep at a time: an older reading must not overwrite a newer one.
     turn: tokio::sync::Mutex<()>,
@@ -45,6 +48,7 @@ impl Timers {
             bell,
             logs,
             state: Mutex::default(),
+            attention: Mutex::default(),
             wake: Notify::new(),
             turn: tokio::sync::Mutex::new(()),
         }
@@ -76,6 +80,7 @@ impl Timers {
     /// # Errors
     /// The queue's.
     pub async fn settle(&self) -> Result<(), QueueError> {
+        self.look();
         let _turn = self.turn.lock().await;
         self.sweep().await?;
         self.read(true).await
@@ -87,6 +92,7 @@ impl Timers {
     /// # Errors
     /// The queue's.
     pub async fn sweep_if_due(&self) -> Result<(), QueueError> {
+        self.look();
         if self.lock().due.is_none_or(|due| due > self.clock.now()) {
             return Ok(());
         }
@@ -109,13 +115,31 @@ impl Timers {
                 () = self.wake.notified() => {}
                 () = self.bell.rearmed() => {}
                 () = sleep => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             self.turn().await;
         }
     }
 
+    /// Looks at the clocks: leases that only seem to have run out are left to their workers for a
+    /// while, and what was stamped before the clock went back is brought nearer.
+    fn look(&self) {
+        let noticed =
+            self.attention.lock().unwrap_or_else(PoisonError::into_inner).look(&*self.clock);
+        if noticed.missed {
+            tracing::info!("this machine slept or its clock was set forward: leases are spared");
+            self.queue.spare_leases(GRACE);
+        }
+        if noticed.set_back {
+            tracing::info!("the clock was set back: leases and pauses are cut to their length");
+            self.lock().due = Some(self.clock.now());
+            self.bell.stepped();
+        }
+    }
+
     /// Does what is due now.
     async fn turn(&self) {
+        self.look();
         let _turn = self.turn.lock().await;
         let now = self.clock.now();
         let (due, stale) = {

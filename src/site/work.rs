@@ -188,7 +188,9 @@ pub(super) async fn claim(
         let Claimed { lease, run, task, project, effects, branch } = claimed;
         let worker = claimant.worker;
         site.logs.claimed(lease.reference(), worker.clone(), run.clone(), lease.expires_at);
-        site.bell.claimed(&worker, &task.id);
+        if site.bell.claimed(&worker, &task.id) {
+            site.timers.reread();
+        }
         site.timers.no_later_than(lease.expires_at);
         let claim = Claim { lease, run, task, project, effects, branch };
         Ok(Json(ClaimAnswer { claim: Some(claim) }))

@@ -85,7 +85,7 @@ impl Store {
 /// The text for so many lanes and labels: `Any` has no arrays, and there are few of either.
 ///
 /// `changes() = 1` after an update says that it found its row: what follows happens only then.
-fn claim_text(lanes: usize, labels: usize) -> String {
+pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
     let mut lane_rows = String::new();
     for i in 0..lanes {
         let _ = write!(lane_rows, "{}(${})", if i == 0 { "" } else { ", " }, 7 + i);

@@ -26,18 +26,43 @@ impl Store {
             .bind(after)
             .bind(i64::from(limit)),
         };
-        let rows = self.read(sql).await?;
-        let event = |row: &sqlx::any::AnyRow| {
-            let row = self.fields(row);
-            Ok(Event {
-                seq: row.int("seq")?,
-                at: row.time("at")?,
-                kind: row.parsed("kind")?,
-                actor: Actor(row.text("actor")?),
-                task: row.optional("task_id")?,
-                data: row.json("data")?,
-            })
+        self.read(sql).await?.iter().map(|row| self.event(row)).collect()
+    }
+
+    /// The newest `most` of the events after `after`, of a task or of all, the oldest first.
+    pub async fn last_events(
+        &self,
+        after: i64,
+        task: Option<&TaskId>,
+        most: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        let sql = match task {
+            Some(id) => sqlx::query(
+                "select seq, at, kind, actor, task_id, data from events
+                where task_id = $3 and seq > $1 order by seq desc limit $2",
+            )
+            .bind(after)
+            .bind(i64::from(most))
+            .bind(id.to_string()),
+            None => sqlx::query(
+                "select seq, at, kind, actor, task_id, data from events
+                where seq > $1 order by seq desc limit $2",
+            )
+            .bind(after)
+            .bind(i64::from(most)),
         };
-        rows.iter().map(event).collect()
+        self.read(sql).await?.iter().rev().map(|row| self.event(row)).collect()
+    }
+
+    fn event(&self, row: &sqlx::any::AnyRow) -> Result<Event, StoreError> {
+        let row = self.fields(row);
+        Ok(Event {
+            seq: row.int("seq")?,
+            at: row.time("at")?,
+            kind: row.parsed("kind")?,
+            actor: Actor(row.text("actor")?),
+            task: row.optional("task_id")?,
+            data: row.json("data")?,
+        })
     }
 }

@@ -164,7 +164,9 @@ impl Store {
             where task_id = $1 and epoch = $2 and changes() = 1;
             insert into events (at, kind, actor, task_id, data)
                 select $4, 'run.claimed', 'runner:' || name, $1,
-                    '{\"epoch\":' || $2 || ',\"renewed\":true}'
+                    '{\"epoch\":' || $2 || ',\"renewed\":true,\"started\":' || case when (
+                        select r.started_at from runs r where r.task_id = $1 and r.epoch = $2
+                    ) is null then 'false' else 'true' end || '}'
                 from workers where id = $3 and changes() = 1;
             select ended_by, stop_reason from runs
             where task_id = $1 and epoch = $2 and worker_id = $3;

@@ -16,6 +16,8 @@ mod health;
 mod leases;
 mod migrate;
 mod people;
+#[cfg(test)]
+mod plans;
 mod preferences;
 mod projects;
 mod row;

@@ -1,5 +1,7 @@
 //! Tasks: asked for, and looked at.
 
+use sqlx::AssertSqlSafe;
+
 use super::row::task_columns;
 use super::{Need, NewTask, Store, StoreError};
 use crate::model::{RepoName, Task, TaskId, TaskState, Timestamp};
@@ -110,6 +112,20 @@ impl Store {
         self.read(sql).await?.iter().map(|row| self.fields(row).task()).collect()
     }
 
+    /// The same for a list: without their texts, and of a title the first 300 characters.
+    pub async fn task_lines(&self, state: Option<TaskState>) -> Result<Vec<Task>, StoreError> {
+        let text = concat!(
+            "select ",
+            task_columns!(),
+            " from tasks where $1 is null or state = $1
+            order by created_at desc, slug, number desc, lane"
+        )
+        .replace("tasks.body", "'' as body")
+        .replace("tasks.title", "substr(tasks.title, 1, 300) as title");
+        let sql = sqlx::query(AssertSqlSafe(text)).bind(state.map(TaskState::as_str));
+        self.read(sql).await?.iter().map(|row| self.fields(row).task()).collect()
+    }
+
     /// Tasks of a project that the forge may still have a word about, the oldest first.
     pub async fn open_tasks(&self, slug: &RepoName) -> Result<Vec<Task>, StoreError> {
         let sql = sqlx::query(concat!(
@@ -122,15 +138,24 @@ impl Store {
         self.read(sql).await?.iter().map(|row| self.fields(row).task()).collect()
     }
 
-    /// What every queued task asks of a worker, in the order in which they are claimed.
-    pub async fn needs(&self) -> Result<Vec<Need>, StoreError> {
-        let sql = sqlx::query(concat!(
-            "select ",
-            task_columns!(),
-            ", p.forge, p.host from tasks join projects p on p.slug = tasks.slug
-            where tasks.state = 'queued'
-            order by tasks.asked_at, tasks.slug, tasks.number"
-        ));
+    /// What the queued tasks ask of a worker, in the order in which they are claimed: of each lane
+    /// of each project the oldest `most`, so that a long queue is not read whole.
+    pub async fn needs(&self, most: u32) -> Result<Vec<Need>, StoreError> {
+        let sql = sqlx::query(
+            "select tasks.id, tasks.lane, p.forge, p.host,
+                (select r.value from preferences r
+                 where r.key = 'lane.labels'
+                   and r.slug in ('', tasks.slug) and r.lane in ('', tasks.lane)
+                 order by r.rank desc limit 1) as required_labels
+            from (
+                select id, row_number() over (
+                    partition by lane, slug order by asked_at, number) as place
+                from tasks where state = 'queued') as q
+            join tasks on tasks.id = q.id join projects p on p.slug = tasks.slug
+            where q.place <= $1
+            order by tasks.asked_at, tasks.slug, tasks.number",
+        )
+        .bind(i64::from(most));
         let rows = self.read(sql).await?;
         let need = |row: &sqlx::any::AnyRow| {
             let row = self.fields(row);

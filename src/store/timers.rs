@@ -51,39 +51,7 @@ impl Store {
     /// Ends leases that ran out by `now` and queues parked tasks whose time has come. What lies
     /// further ahead than it can was stamped before the clock went back, and is brought nearer.
     pub async fn sweep(&self, now: Timestamp, rules: &SweepRules) -> Result<Sweep, StoreError> {
-        let lease = rules.limits.lease.as_millis();
-        let pause = rules.longest_pause.as_millis();
-        let mut text = format!(
-            "begin immediate;
-            update tasks set expires_at = $1 + {lease} where expires_at > $1 + {lease};
-            update tasks set parked_until = $1 + {pause}
-            where parked_until > $1 + {pause}
-              and coalesce(stop_reason, '') not like '{{\"reason\":\"quota\"%';
-            update workers set last_seen = $1 where last_seen > $1;"
-        );
-        if rules.end_leases {
-            text.push_str(&rules.limits.end(&Ends {
-                which: "tasks.expires_at <= $1",
-                now: "$1",
-                actor: "'site'",
-                by: "expiry",
-                why: "time",
-                message: "its worker was not heard of until the lease ran out",
-            }));
-        }
-        text.push_str(
-            "insert into events (at, kind, actor, task_id, data)
-                select $1, 'task.queued', 'site', id, '{\"why\":\"unparked\"}'
-                from tasks where parked_until <= $1 order by parked_until, id;
-            select id as unparked from tasks where parked_until <= $1
-                order by parked_until, id;
-            update tasks set state = 'queued', parked_until = null, updated_at = $1
-            where parked_until <= $1;
-            select (select min(expires_at) from tasks where expires_at is not null) as expiry,
-                (select min(parked_until) from tasks where parked_until is not null) as unpark;
-            commit",
-        );
-        let sql = sqlx::query(AssertSqlSafe(text)).bind(now.0);
+        let sql = sqlx::query(AssertSqlSafe(sweep_text(rules))).bind(now.0);
         let mut sweep = Sweep::default();
         for row in self.write(sql).await?.iter().map(|row| self.fields(row)) {
             if row.has("ended") {
@@ -113,4 +81,41 @@ impl Fields<'_> {
         let (expiry, unpark) = (self.optional_time("expiry")?, self.optional_time("unpark")?);
         Ok(NextTimers { expiry, unpark })
     }
+}
+
+/// The text of a sweep; `$1` is now.
+pub(super) fn sweep_text(rules: &SweepRules) -> String {
+    let lease = rules.limits.lease.as_millis();
+    let pause = rules.longest_pause.as_millis();
+    let mut text = format!(
+        "begin immediate;
+            update tasks set expires_at = $1 + {lease} where expires_at > $1 + {lease};
+            update tasks set parked_until = $1 + {pause}
+            where parked_until > $1 + {pause}
+              and coalesce(stop_reason, '') not like '{{\"reason\":\"quota\"%';
+            update workers set last_seen = $1 where last_seen > $1;"
+    );
+    if rules.end_leases {
+        text.push_str(&rules.limits.end(&Ends {
+            which: "tasks.expires_at <= $1",
+            now: "$1",
+            actor: "'site'",
+            by: "expiry",
+            why: "time",
+            message: "its worker was not heard of until the lease ran out",
+        }));
+    }
+    text.push_str(
+        "insert into events (at, kind, actor, task_id, data)
+                select $1, 'task.queued', 'site', id, '{\"why\":\"unparked\"}'
+                from tasks where parked_until <= $1 order by parked_until, id;
+            select id as unparked from tasks where parked_until <= $1
+                order by parked_until, id;
+            update tasks set state = 'queued', parked_until = null, updated_at = $1
+            where parked_until <= $1;
+            select (select min(expires_at) from tasks where expires_at is not null) as expiry,
+                (select min(parked_until) from tasks where parked_until is not null) as unpark;
+            commit",
+    );
+    text
 }

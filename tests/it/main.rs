@@ -20,6 +20,7 @@ mod github;
 mod intake;
 mod machine;
 mod one_machine;
+mod quarantine;
 mod queue;
 mod site;
 mod support;

@@ -1,10 +1,12 @@
 //! The queue's conformance suite: each test is a function of a bench, run on every database.
 
-mod bench;
+mod any_order;
+pub(crate) mod bench;
 mod claims;
+mod clock;
 mod deaths;
 mod leases;
-mod model_test;
+mod long;
 mod people;
 mod recovery;
 mod store;

@@ -11,6 +11,9 @@ use super::super::words;
 use crate::api::Tasks;
 use crate::model::{Task, TaskState, Timestamp};
 
+/// A title wider than this is cut; `relay task get` has all of it.
+const TITLE: usize = 100;
+
 /// Options of `relay task ls`.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -29,7 +32,11 @@ impl Options {
     /// When the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let site = context.site().await?;
-        let answer = site.tasks(self.state).await;
+        let answer = if self.json {
+            site.tasks(self.state).await
+        } else {
+            site.task_lines(self.state).await
+        };
         site.close().await;
         let tasks = answer?;
         if self.json {
@@ -56,7 +63,7 @@ fn table(tasks: &[Task], now: Timestamp, output: Output) -> String {
             task.lane.as_str().into(),
             ago(now, task.updated_at).into(),
             Cell::toned(Tone::Faint, why(task)),
-            (&task.title).into(),
+            Cell::short(&task.title, TITLE),
         ]);
     }
     table.show(output)

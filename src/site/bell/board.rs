@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use crate::model::{
-    ForgeKind, InstanceId, Label, LaneName, LeaseRef, TaskId, Timestamp, Worker, WorkerId,
+    ForgeKind, InstanceId, Label, LaneName, LeaseRef, RepoName, TaskId, Timestamp, Worker, WorkerId,
 };
-use crate::queue::Need;
+use crate::queue::{NEEDS_MOST, Need};
 
 /// How long a woken worker has to claim before the next one is woken (DESIGN §3).
 pub(super) const OFFER: Duration = Duration::from_secs(1);
@@ -15,6 +15,19 @@ pub(super) const OFFER: Duration = Duration::from_secs(1);
 /// A worker that was told of a task and did not claim is told again after this, which is the
 /// seed's first tick. It keeps a failed claim from losing the task and a deaf worker from spinning.
 const TELL_AGAIN: Duration = Duration::from_secs(15);
+
+/// A version that is further ahead than this is nobody's memory of an earlier owner.
+const STEP_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// As [`NEEDS_MOST`].
+const NEEDS: usize = NEEDS_MOST as usize;
+
+/// A lane of a project: of each the oldest needs are read.
+type Class = (LaneName, RepoName);
+
+fn class(need: &Need) -> Class {
+    (need.lane.clone(), need.task.repo.clone())
+}
 
 /// Which claims were running when: see [`Board::declined`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +72,8 @@ pub(super) struct Board {
     revoked: HashMap<WorkerId, Vec<Revoked>>,
     /// Tasks claimed while the needs are being read: what is read may be older than the claim.
     claimed_meanwhile: Option<HashSet<TaskId>>,
+    /// What has more queued tasks than were read.
+    cut: HashSet<Class>,
     closed: bool,
     /// Held doorbells that have something to hear now.
     woken: Vec<Place>,
@@ -150,6 +165,11 @@ impl Board {
         let claimed = self.claimed_meanwhile.take().unwrap_or_default();
         let mut before: HashMap<TaskId, Queued> =
             self.queued.drain(..).map(|q| (q.need.task.clone(), q)).collect();
+        let mut classes: HashMap<Class, usize> = HashMap::new();
+        for need in &needs {
+            *classes.entry(class(need)).or_default() += 1;
+        }
+        self.cut = classes.into_iter().filter(|(_, n)| *n >= NEEDS).map(|(of, _)| of).collect();
         for need in needs {
             if claimed.contains(&need.task) {
                 continue;
@@ -238,9 +258,15 @@ impl Board {
         }
     }
 
-    /// A claim succeeded.
-    pub(super) fn claimed(&mut self, worker: &WorkerId, task: &TaskId, now: Timestamp) {
-        self.queued.retain(|q| q.need.task != *task);
+    /// A claim succeeded. True where the queue was too long to be read whole, and what is known
+    /// of it comes to an end.
+    pub(super) fn claimed(&mut self, worker: &WorkerId, task: &TaskId, now: Timestamp) -> bool {
+        let place = self.queued.iter().position(|q| q.need.task == *task);
+        let taken = place.map(|place| class(&self.queued.remove(place).need));
+        let low = taken.filter(|of| self.cut.contains(of)).is_some_and(|of| {
+            let left = self.queued.iter().filter(|q| class(&q.need) == of).count();
+            left < NEEDS / 2
+        });
         if let Some(claimed) = &mut self.claimed_meanwhile {
             claimed.insert(task.clone());
         }
@@ -249,6 +275,7 @@ impl Board {
             queued.take_back(worker);
         }
         self.offer(now);
+        low
     }
 
     /// A heartbeat renewed a lease that had run out: its task is not queued after all.
@@ -286,6 +313,11 @@ impl Board {
 
     /// Takes a place. The interest stands before anything is looked at, so nothing is missed.
     pub(super) fn enter(&mut self, ask: Ask, now: Timestamp) -> Place {
+        // Somebody remembers a version of an earlier owner that is ahead of ours: the clock went
+        // back between the two. No version is given twice.
+        if ask.since < (now + STEP_MOST).0 {
+            self.version = self.version.max(ask.since);
+        }
         if let Some(worker) = &ask.worker {
             for waiter in self.waiting.values_mut() {
                 waiter.superseded |= waiter.ask.worker.as_ref() == Some(worker);
@@ -356,6 +388,16 @@ impl Board {
                 }
             }
         }
+        self.offer(now);
+    }
+
+    /// The clock was set back: what was to come at a time comes now.
+    pub(super) fn stepped(&mut self, now: Timestamp) {
+        for queued in &mut self.queued {
+            queued.offer = None;
+            queued.told.clear();
+        }
+        self.woken.extend(self.waiting.keys());
         self.offer(now);
     }
 

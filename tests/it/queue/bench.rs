@@ -25,7 +25,17 @@ pub struct Bench {
 impl Bench {
     /// On a new SQLite file.
     pub async fn sqlite() -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
+        Self::in_folder(tempfile::tempdir().expect("a folder")).await
+    }
+
+    /// On a file in memory where there is such a disk: for many short lives.
+    pub async fn in_memory() -> Self {
+        let memory = std::path::Path::new("/dev/shm");
+        let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self::in_folder(made.expect("a folder")).await
+    }
+
+    async fn in_folder(dir: tempfile::TempDir) -> Self {
         let url = format!("sqlite://{}/relay.db", dir.path().display());
         let clock = ManualClock::default();
         let ids = Arc::new(CountingIds::new(1));

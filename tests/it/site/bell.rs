@@ -86,7 +86,7 @@ async fn a_lease_that_runs_out_tells_its_holder_and_wakes_another() {
     let (sleeper, other) = (home.worker("sleeper").await, home.worker("other").await);
     let task = home.add(&project, "claude").await;
     let lease = sleeper.claim().await.expect("the task").lease;
-    home.clock.advance(LEASE - Duration::from_secs(10));
+    home.pass(LEASE - Duration::from_secs(10)).await;
     let version = home.owner.site().bell.version();
     let (busy, free) = (sleeper.hold(0, version), other.hold(1, version));
     home.held(2).await;

@@ -89,6 +89,18 @@ impl Home {
         TestWorker::register(self.client.clone(), name, instance(name, 1)).await
     }
 
+    /// Time goes by while the site is there, which looks at the clock every minute: a longer
+    /// step at once is a sleep of the machine. The last moment is not looked at.
+    pub async fn pass(&self, time: Duration) {
+        let mut left = time;
+        while left > Duration::from_secs(60) {
+            self.clock.advance(Duration::from_secs(60));
+            self.owner.site().timers.sweep_if_due().await.expect("a look at the clock");
+            left -= Duration::from_secs(60);
+        }
+        self.clock.advance(left);
+    }
+
     /// Waits until so many workers hold the bell.
     pub async fn held(&self, workers: usize) {
         until(|| self.owner.site().bell.present().len() == workers).await;

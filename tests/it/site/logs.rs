@@ -41,7 +41,7 @@ async fn an_old_epoch_writes_nothing_and_a_chunk_costs_no_statement() {
     let task = home.add(&project, "claude").await;
     let lost = old.claim().await.expect("the task").lease;
     home.client.log(&task.id, &old.chunk(&lost, 0, "mine\n")).await.expect("a log");
-    home.clock.advance(relay::model::LEASE);
+    home.pass(relay::model::LEASE).await;
     let lease = new.claim().await.expect("the task again").lease;
     let refused = home.client.log(&task.id, &old.chunk(&lost, 5, "zombie\n")).await;
     assert_eq!(refused.expect_err("it is lost").code(), Some(Code::LeaseLost));

@@ -160,7 +160,7 @@ async fn what_stood_before_a_restart_stands_after_it() {
     let log = home.client.task_log(&task.id, &relay::api::LogQuery::default()).await;
     assert_eq!(log.expect("its log").text, "before\nafter\n");
     // The timer of the lease is armed again.
-    home.clock.advance(LEASE - Duration::from_secs(10));
+    home.pass(LEASE - Duration::from_secs(10)).await;
     let held = worker.hold(0, 0);
     home.held(1).await;
     home.clock.advance(Duration::from_secs(10));

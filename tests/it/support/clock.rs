@@ -10,27 +10,30 @@ use tokio::sync::watch;
 /// Where every [`ManualClock::default`] starts.
 pub const START: Timestamp = Timestamp(1_700_000_000_000);
 
-/// Stands still until [`ManualClock::advance`]; clones share one time.
+/// Stands still until [`ManualClock::advance`] or [`ManualClock::step`]; clones share one time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     now: Arc<watch::Sender<Timestamp>>,
-    start: Timestamp,
+    /// Milliseconds that have passed, whatever the wall clock was set to.
+    passed: Arc<AtomicU64>,
 }
 
 impl ManualClock {
     /// A clock that shows `start`.
     pub fn new(start: Timestamp) -> Self {
-        Self { now: Arc::new(watch::Sender::new(start)), start }
+        Self { now: Arc::new(watch::Sender::new(start)), passed: Arc::default() }
     }
 
     /// Moves the time on and wakes every sleeper whose time has come.
     pub fn advance(&self, by: Duration) {
+        let ms = u64::try_from(by.as_millis()).expect("a short time");
+        self.passed.fetch_add(ms, Ordering::Relaxed);
         self.now.send_modify(|now| *now = *now + by);
     }
 
-    /// Somebody sets it back. Who sleeps sleeps longer.
-    pub fn set_back(&self, by: Duration) {
-        self.now.send_modify(|now| *now = *now - by);
+    /// Sets the wall clock forward or back, while no time passes.
+    pub fn step(&self, seconds: i64) {
+        self.now.send_modify(|now| now.0 += seconds * 1000);
     }
 
     /// How many sleeps are being waited for.
@@ -51,7 +54,7 @@ impl Clock for ManualClock {
     }
 
     fn uptime(&self) -> Duration {
-        self.now().since(self.start)
+        Duration::from_millis(self.passed.load(Ordering::Relaxed))
     }
 
     fn sleep_until(&self, at: Timestamp) -> Sleep {

@@ -1,10 +1,6 @@
 //! The owner's clock is set an hour on or back while real workers work.
 
-use std::time::Duration;
-
 use super::stage::{LANE, Stage, detail, events, work};
-
-const HOUR: Duration = Duration::from_secs(3600);
 
 async fn a_clock_that_is_set(set: impl FnOnce(&Stage)) {
     let stage = Stage::open("").await;
@@ -34,10 +30,10 @@ async fn a_clock_that_is_set(set: impl FnOnce(&Stage)) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_set_an_hour_on_costs_a_living_worker_nothing() {
-    a_clock_that_is_set(|stage| stage.clock.advance(HOUR)).await;
+    a_clock_that_is_set(|stage| stage.clock.step(3600)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_set_an_hour_back_costs_a_living_worker_nothing() {
-    a_clock_that_is_set(|stage| stage.clock.set_back(HOUR)).await;
+    a_clock_that_is_set(|stage| stage.clock.step(-3600)).await;
 }

@@ -28,7 +28,7 @@ async fn a_worker_stopped_past_its_lease_lands_nothing_and_goes_on_with_later_ta
     zombie.signal(Signal::STOP);
     held(&zombie);
 
-    stage.past_the_lease();
+    stage.past_the_lease().await;
     second.until("the second worker's result", || one.state(&task) == "review");
     assert_ne!(processes_with(&mark), Vec::<String>::new(), "the first lane still runs");
     let before = detail(&one, &task);

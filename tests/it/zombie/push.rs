@@ -41,7 +41,7 @@ impl Play {
     fn zombie(&self, point: &str) -> Working {
         let zombie = work(&self.one, "one", &format!("{point}:stop"));
         held(&zombie);
-        self.stage.past_the_lease();
+        self.stage.past_the_lease().await;
         zombie
     }
 
@@ -97,7 +97,7 @@ async fn on_its_way_while_the_second_claims(takes_the_hidden_ref: bool) {
     push.arrived().await;
     zombie.signal(Signal::STOP);
     held(&zombie);
-    play.stage.past_the_lease();
+    play.stage.past_the_lease().await;
     let second = work(&play.two, "two", "job.push.before:stop");
     held(&second);
     let pushes = || play.shop.host.asked().iter().filter(|ask| ask.line == PUSH).count();

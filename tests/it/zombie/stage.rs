@@ -66,9 +66,13 @@ impl Stage {
         house
     }
 
-    /// Every lease that is live now and not renewed runs out.
-    pub fn past_the_lease(&self) {
-        self.clock.advance(LEASE + Duration::from_secs(60));
+    /// Every lease that is live now and not renewed runs out, while the owner is there.
+    pub async fn past_the_lease(&self) {
+        let minutes = LEASE.as_secs() / 60 + 1;
+        for _ in 0..minutes {
+            self.clock.advance(Duration::from_secs(60));
+            self.owner.site().timers.sweep_if_due().await.unwrap();
+        }
     }
 
     pub async fn close(self) {

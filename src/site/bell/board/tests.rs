@@ -83,6 +83,21 @@ fn answered(board: &mut Board, places: &[Place], now: Timestamp) -> Vec<Told> {
 }
 
 #[test]
+fn a_long_queue_is_read_again_before_what_is_known_of_it_is_taken() {
+    let mut board = board(1);
+    let names: Vec<String> = (0..NEEDS).map(|n| format!("a/b#{}", n + 1)).collect();
+    let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
+    known.push("a/short#1");
+    queue(&mut board, &known, T0);
+    assert!(!board.claimed(&id(1), &task("a/short#1"), T0), "that was all of it");
+    let low = names.iter().position(|name| board.claimed(&id(1), &task(name), T0));
+    assert_eq!(low, Some(NEEDS / 2));
+    // As many, but all there are.
+    queue(&mut board, &known[1..], T0);
+    assert!(names[1..].iter().all(|name| !board.claimed(&id(1), &task(name), T0)));
+}
+
+#[test]
 fn one_task_wakes_one_worker_and_a_second_later_the_next() {
     let mut board = board(3);
     let places: Vec<Place> = (1..=3).map(|n| board.enter(ask(n, 1, 0), T0)).collect();
