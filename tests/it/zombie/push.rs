@@ -38,7 +38,7 @@ impl Play {
     }
 
     /// The first worker, held at a point while its lease runs out.
-    fn zombie(&self, point: &str) -> Working {
+    async fn zombie(&self, point: &str) -> Working {
         let zombie = work(&self.one, "one", &format!("{point}:stop"));
         held(&zombie);
         self.stage.past_the_lease().await;
@@ -70,7 +70,7 @@ impl Play {
 
 async fn held_before_its_push_until_the_second_is_done(takes_the_hidden_ref: bool) {
     let play = Play::open(takes_the_hidden_ref).await;
-    let zombie = play.zombie("job.push.before");
+    let zombie = play.zombie("job.push.before").await;
     let second = work(&play.two, "two", "");
     play.in_review(&second);
     play.wake(&zombie);
@@ -128,7 +128,7 @@ async fn a_push_on_its_way_while_another_claims_is_replaced_where_there_is_no_hi
 /// goes on with it; where the host made it carry a trailer, the second one's lane runs as well.
 async fn held_after_its_push(takes_the_hidden_ref: bool, file: &str) {
     let play = Play::open(takes_the_hidden_ref).await;
-    let zombie = play.zombie("job.push.after");
+    let zombie = play.zombie("job.push.after").await;
     assert!(play.shop.origin.at(&format!("refs/heads/{}", play.shop.task().1)).is_some());
     let second = work(&play.two, "two", "");
     play.in_review(&second);

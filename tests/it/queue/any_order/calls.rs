@@ -102,7 +102,7 @@ impl World {
     pub async fn some_write(&mut self, process: usize, lease: usize, what: Write, line: Line) {
         let at = process % self.processes.len();
         let own = &self.processes[at].leases;
-        let lease = if own.is_empty() || lease % 5 == 0 {
+        let lease = if own.is_empty() || lease.is_multiple_of(5) {
             let all: Vec<&LeaseRef> = self.processes.iter().flat_map(|p| &p.leases).collect();
             if all.is_empty() {
                 return;

@@ -65,7 +65,7 @@ enum Step {
         seconds: u64,
     },
     /// The wall clock is set.
-    Step {
+    SetClock {
         seconds: i64,
     },
     Sweep,
@@ -135,7 +135,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any().prop_map(|process| Step::Again { process }),
         4 => (any(), line()).prop_map(|(process, line)| Step::Heartbeat { process, line }),
         4 => seconds.prop_map(|seconds| Step::Advance { seconds }),
-        1 => prop_oneof![Just(3600_i64), Just(-3600)].prop_map(|seconds| Step::Step { seconds }),
+        1 => prop_oneof![Just(3600_i64), Just(-3600)].prop_map(|seconds| Step::SetClock { seconds }),
         2 => Just(Step::Sweep),
         1 => Just(Step::Spare),
         2 => task.clone().prop_map(|task| Step::Ask { task }),

@@ -97,7 +97,7 @@ impl World {
             Step::Again { process } => self.again(process).await,
             Step::Heartbeat { process, line } => self.heartbeat(process, line).await,
             Step::Advance { seconds } => self.b.advance(seconds),
-            Step::Step { seconds } => self.b.clock.step(seconds),
+            Step::SetClock { seconds } => self.b.clock.step(seconds),
             Step::Sweep => self.sweep().await,
             Step::Spare => {
                 self.b.queue.spare_leases(Duration::from_secs(120));
