@@ -18,7 +18,7 @@ const WORKERS: usize = 3;
 const TASKS: u64 = 3;
 
 /// What is tried. In the slowest case, a step is a write and three reads of a small database.
-const CASES: u32 = 192;
+const CASES: u32 = 128;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
