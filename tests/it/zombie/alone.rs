@@ -13,7 +13,7 @@ async fn sleeps_at(point: &str) {
     let task = house.task(&slug, LANE, "Say more");
     let worker = work(&house, "one", &format!("{point}:stop"));
     held(&worker);
-    stage.past_the_lease();
+    stage.past_the_lease().await;
     worker.until("the end of the lease", || house.state(&task) == "queued");
     wake(&worker);
     worker.until("the result", || house.state(&task) == "review");
