@@ -8,6 +8,7 @@ mod cli;
 mod corpus;
 #[cfg(target_os = "linux")]
 mod crash;
+mod delivery;
 #[cfg(target_os = "linux")]
 mod full_claude;
 mod full_github;

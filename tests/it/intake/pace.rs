@@ -15,7 +15,9 @@ use crate::support::fake_github::Fault;
 async fn an_idle_repository_costs_next_to_nothing() {
     let bench = Bench::start().await;
     // One of everything that can lie around: in review, failed, refused, made by hand, queued.
-    bench.in_review().await;
+    for _ in 0..6 {
+        bench.in_review().await;
+    }
     let failed = bench.shop.issue("mona", "fails", "");
     bench.shop.label(failed, "agent:claude", "mona");
     bench.look().await;
@@ -40,7 +42,8 @@ async fn an_idle_repository_costs_next_to_nothing() {
     let calls = bench.hub.calls();
     let counted: Vec<_> = calls.iter().filter(|call| call.status != 304).collect();
     assert!(counted.len() < 5, "{} counted calls an hour: {counted:?}", counted.len());
-    assert!(calls.len() as u64 <= hour * 5, "{} calls an hour", calls.len());
+    // Three lanes' labels, six pull requests, the issue that was made a task by hand.
+    assert!(calls.len() as u64 <= hour * 10, "{} calls an hour", calls.len());
 }
 
 #[tokio::test]
