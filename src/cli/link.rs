@@ -8,7 +8,8 @@ use super::context::Context;
 use super::error::Failure;
 use super::exit::Exit;
 use crate::api::LinkProject;
-use crate::model::{ForgeKind, RepoName};
+use crate::model::disk::quoted;
+use crate::model::{ForgeKind, Project, RepoName};
 
 /// Options of `relay link`.
 #[derive(Debug, Args)]
@@ -41,8 +42,15 @@ impl Options {
         let request = self.request(context)?;
         let site = context.site().await?;
         let linked = site.link(&request).await;
+        let namesake = match &linked {
+            Ok(project) if project.slug != request.slug => site.project(&request.slug).await.ok(),
+            _ => None,
+        };
         site.close().await;
         let project = linked?;
+        if let Some(namesake) = namesake {
+            context.output.note(renamed(&namesake, &project));
+        }
         if self.json {
             context.output.json(&project)?;
         } else {
@@ -95,6 +103,20 @@ impl Options {
             }),
         }
     }
+}
+
+/// Why a local repository got another name than its folder's: somebody has that one.
+fn renamed(namesake: &Project, project: &Project) -> String {
+    let (old, new) = (Path::new(&namesake.remote), Path::new(&project.remote));
+    let text = format!("{} is {}, so this one is {}", namesake.slug, old.display(), project.slug);
+    if old.exists() {
+        return text;
+    }
+    format!(
+        "{text}. The other is no longer there: if it was moved here, `ln -s {} {}` keeps its name and tasks",
+        quoted(new),
+        quoted(old)
+    )
 }
 
 /// `local/<name>`, after the folder where no name is given.

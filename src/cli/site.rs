@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::Context;
+use crate::api::StatusAnswer;
 use crate::client::{Client, ClientError, Endpoint};
 use crate::site::forges::KnownForges;
-use crate::site::owner::{Access, OwnerConfig, Role, connect};
+use crate::site::owner::{Access, Living, OwnerConfig, Role, connect};
 use crate::site::watch::Watch;
 
 /// So many owners may close in front of a command.
 const TRIES: u32 = 50;
+/// An owner that says nothing for so long is named.
+const SILENT: Duration = Duration::from_secs(3);
 /// Before the next is looked for.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -60,7 +63,7 @@ impl Site {
             // client's connection keeps it until the command is through.
             match &access {
                 Access::Own(_) => {}
-                Access::Living(_) => match client.status().await {
+                Access::Living(living) => match asked(&client, living, context).await {
                     Err(ClientError::Unreachable { .. }) if tries < TRIES => {
                         tries += 1;
                         context.clock.sleep_until(context.clock.now() + PAUSE).await;
@@ -91,6 +94,23 @@ impl Site {
             access.close().await;
         }
     }
+}
+
+/// The owner's first answer. One that is stopped, or hangs, is named while it is waited for.
+async fn asked(
+    client: &Client,
+    living: &Living,
+    context: &Context,
+) -> Result<StatusAnswer, ClientError> {
+    let mut asking = Box::pin(client.status());
+    if let Ok(answer) = tokio::time::timeout(SILENT, &mut asking).await {
+        return answer;
+    }
+    let pid = living.pid;
+    context.output.note(format!(
+        "the owner of this home (pid {pid}) does not answer; waiting. Is it stopped? `kill -CONT {pid}` lets it go on"
+    ));
+    asking.await
 }
 
 fn owner(context: &Context, role: Role) -> OwnerConfig {

@@ -84,6 +84,10 @@ impl ClientError {
             Self::Unreachable { endpoint, .. } if endpoint.starts_with("unix:") => {
                 Some("is `relay work` still running? `relay work status` shows it".to_owned())
             }
+            Self::TimedOut { endpoint, .. } if endpoint.starts_with("unix:") => Some(format!(
+                "its process is stopped or hangs: `fuser '{}'` names it",
+                endpoint.trim_start_matches("unix:")
+            )),
             Self::Unreachable { .. } | Self::TimedOut { .. } => {
                 Some("check RELAY_SITE and the network, then try again".to_owned())
             }

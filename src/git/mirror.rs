@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::checkout::COPY_NOTE;
 use super::isolation::{ASK, Address, Command, LOCAL, TRANSFER};
+use super::prune::note_use;
 use super::{Commit, Git, GitError, Remote, check_branch, error, open};
 use crate::model::{RepoName, RepoProblem};
 
@@ -33,7 +34,7 @@ pub(super) struct Paths {
     /// The bare repository.
     pub mirror: PathBuf,
     /// Shared by whoever reads or writes, exclusive for fetch, repack and making it again.
-    lock: PathBuf,
+    pub lock: PathBuf,
     /// A home with the configuration that calls a path safe.
     pub home: PathBuf,
     /// One folder a lane's copy: the worker's own index of it and unaccepted objects.
@@ -151,6 +152,9 @@ impl Mirror {
                 .map_err(GitError::disk(&path))?;
             let taken = if exclusive { file.lock() } else { file.lock_shared() };
             taken.map_err(GitError::disk(&path))?;
+            if exclusive {
+                note_use(&file);
+            }
             Ok(file)
         };
         blocking(&self.paths.lock, wait).await
@@ -249,7 +253,7 @@ const REMOTE: &str = "relay-remote";
 const BROKEN: &str = "relay-broken";
 
 impl Paths {
-    fn of(cache: &Path, repo: &RepoName) -> Self {
+    pub fn of(cache: &Path, repo: &RepoName) -> Self {
         let in_owner =
             |suffix: &str| cache.join(repo.owner()).join(format!("{}{suffix}", repo.name()));
         Self {

@@ -20,6 +20,7 @@ mod isolation;
 mod mirror;
 mod plant;
 mod porcelain;
+mod prune;
 mod push;
 mod refs;
 mod remove;

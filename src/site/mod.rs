@@ -12,6 +12,7 @@ pub mod logs;
 pub mod owner;
 pub mod problem;
 mod projects;
+mod prune;
 pub mod router;
 mod socket;
 pub mod state;

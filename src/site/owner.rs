@@ -16,6 +16,7 @@ use super::bell::Bell;
 use super::forges::Forges;
 use super::home::{Holder, Home, Lock};
 use super::logs::Logs;
+use super::prune;
 use super::router::router;
 use super::socket::{self, Socket};
 use super::state::Site;
@@ -337,6 +338,9 @@ impl Owner {
             writes: TaskTracker::new(),
             closing: closing.clone(),
         });
+        if role == Role::Work {
+            prune::once(&site).await;
+        }
         let path = socket::path_in(home.path());
         let socket = Socket::bind(home.path())
             .map_err(|cause| OwnerError::Socket { path: path.clone(), cause })?;
@@ -345,6 +349,9 @@ impl Owner {
         let mut keeping = JoinSet::new();
         let until = closing.clone();
         keeping.spawn(async move { timers.run(until).await });
+        if role == Role::Work {
+            keeping.spawn(prune::daily(Arc::clone(&site), site.clock.now(), closing.clone()));
+        }
         if let Some(watched) = watched.filter(|_| role == Role::Work) {
             keeping.spawn(watch(Arc::clone(&site), watched, closing.clone()));
         }

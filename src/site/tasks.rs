@@ -12,7 +12,7 @@ use crate::api::{
     CancelRequest, Code, CreateTask, LocalPull, PreferRequest, Preferences, Problem, SetDone,
     TaskDetail, Tasks, TasksQuery,
 };
-use crate::model::{ForgeKind, LaneName, Preference, Project, Task};
+use crate::model::{ForgeKind, LaneName, Preference, Project, Scope, Task};
 use crate::queue::{Added, Changed, LocalPullRow, NewTask};
 
 /// The vendor lanes relay knows. A worker may serve others; those are taken once one registered.
@@ -177,6 +177,12 @@ pub(super) async fn prefer(
     site.write(async move {
         let by = person(&request.by)?;
         let PreferRequest { key, scope, value, by: _ } = request;
+        if let (Scope::Project { slug } | Scope::ProjectLane { slug, .. }, Some(_)) =
+            (&scope, &value)
+        {
+            // A preference for a name that was misspelt would hold for nothing, silently.
+            inner.queue.project(slug).await?;
+        }
         match value {
             Some(value) => inner.queue.prefer(&Preference { key, scope, value }, by).await?,
             None => inner.queue.unprefer(key, &scope, by).await?,

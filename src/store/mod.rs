@@ -12,6 +12,7 @@ mod claims;
 mod deaths;
 mod error;
 mod events;
+mod growth;
 mod health;
 mod leases;
 mod migrate;
@@ -169,6 +170,7 @@ fn pool() -> AnyPoolOptions {
 /// What each connection is told first.
 async fn prepare(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     let pragmas = "pragma busy_timeout = 5000; pragma journal_mode = wal; \
+                   pragma journal_size_limit = 16777216; \
                    pragma synchronous = full; pragma foreign_keys = on;";
     sqlx::raw_sql(pragmas).execute(connection).await.map(|_| ())
 }

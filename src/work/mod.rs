@@ -17,6 +17,7 @@ pub mod observer;
 pub mod persist;
 pub mod probe;
 pub mod prompt;
+pub mod prune;
 pub mod renewal;
 pub mod ring;
 pub mod room;

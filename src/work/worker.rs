@@ -10,6 +10,7 @@ use super::claims::ClaimFile;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
 use super::persist::persistently;
+use super::prune;
 use super::ring::{Bell, Ring};
 use super::room::{LOOK_AGAIN, Lacking, Room};
 use super::stop::{Shutdown, StopSignal};
@@ -143,6 +144,7 @@ impl Worker {
             interval: self.config.max_interval,
         };
         let beating = tokio::spawn(heartbeat.clone().run(held.clone(), Arc::clone(&self.clock)));
+        let pruning = tokio::spawn(prune::daily(Arc::clone(&shared)));
         let mut state = Loop {
             claim_file: ClaimFile::new(shared.copies.root(), &self.config.name),
             bell: Bell::new(
@@ -170,6 +172,7 @@ impl Worker {
         }
         drop(state);
         beating.abort();
+        pruning.abort();
         if !matches!(ended, Err(WorkError::Replaced(_))) {
             let leaving = tokio::time::timeout(FAREWELL, heartbeat.offline());
             if let Ok(Err(error)) = fault::pass(&*faults, Passage::Offline, leaving).await {

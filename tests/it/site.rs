@@ -2,7 +2,7 @@
 
 mod bell;
 mod clock;
-mod fixture;
+pub mod fixture;
 mod logs;
 mod owner;
 mod refusals;

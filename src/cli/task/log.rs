@@ -42,6 +42,7 @@ impl Options {
         let mut query = LogQuery { run: self.run.clone(), offset: 0, wait: 0 };
         let mut site = context.site().await?;
         let mut failed = 0;
+        let mut alone = false;
         loop {
             query.wait = if self.follow && !site.is_for_a_moment() { HELD } else { 0 };
             let answer = site.task_log(&self.id, &query).await;
@@ -72,6 +73,12 @@ impl Options {
                 return finish(site, Ok(self.exit(answer.state))).await;
             }
             if quiet && site.is_for_a_moment() {
+                if !std::mem::replace(&mut alone, true) {
+                    context.output.note(format!(
+                        "no `relay work` runs on this home, and {} is {}: waiting for one",
+                        self.id, answer.state
+                    ));
+                }
                 site = self.again(context, site).await?;
             }
         }

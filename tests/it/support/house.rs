@@ -40,6 +40,10 @@ pub struct House {
     pub repo: PathBuf,
     bin: PathBuf,
     env: Vec<(String, String)>,
+    /// In front of relay's own program: another namespace, another user.
+    pub through: Vec<String>,
+    /// The home as this process sees it, where relay sees another.
+    pub seen_home: Option<PathBuf>,
 }
 
 impl House {
@@ -50,7 +54,8 @@ impl House {
         let (home, repo, bin) = (root.join("relay"), root.join("shop"), root.join("bin"));
         fs::create_dir_all(home.join("lanes")).unwrap();
         fs::create_dir_all(&bin).unwrap();
-        let house = Self { home, repo, bin, env: Vec::new(), dir };
+        let house =
+            Self { home, repo, bin, env: Vec::new(), through: Vec::new(), seen_home: None, dir };
         house.git(&["init", "-q", "-b", "main", house.repo.to_str().unwrap()]);
         fs::write(house.repo.join("README.md"), "# shop\n").unwrap();
         fs::write(house.repo.join("run.sh"), "#!/bin/sh\necho hello\n").unwrap();
@@ -141,7 +146,7 @@ impl House {
         command.env("RELAY_FAULT", fault).stdout(file.try_clone().unwrap()).stderr(file);
         let child = command.spawn().unwrap();
         let working = Working { child, log };
-        let socket = self.home.join("relay.sock");
+        let socket = self.seen_home.as_ref().unwrap_or(&self.home).join("relay.sock");
         // A worker of another owner's site serves none.
         if !self.env.iter().any(|(name, _)| name == "RELAY_SITE") {
             working.until("its socket", || socket.exists());
@@ -172,8 +177,11 @@ impl House {
     /// script may write in this machine's folder, so that a test can see how far it is.
     pub fn command(&self, args: &[&str]) -> Command {
         let path = std::env::var("PATH").unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_relay"));
+        let program = env!("CARGO_BIN_EXE_relay");
+        let line: Vec<&str> = self.through.iter().map(String::as_str).chain([program]).collect();
+        let mut command = Command::new(line[0]);
         command
+            .args(&line[1..])
             .args(args)
             .env_clear()
             .env("PATH", format!("{}:{path}", self.bin.display()))

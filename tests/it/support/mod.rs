@@ -13,3 +13,5 @@ pub mod model;
 pub mod processes;
 pub mod repo;
 pub mod shop;
+#[cfg(target_os = "linux")]
+pub mod small_disk;
