@@ -220,6 +220,9 @@ pub struct ReleaseRequest {
     /// What went wrong, with a hint where there is one.
     #[serde(default)]
     pub error: Option<String>,
+    /// The file on the worker's disk that keeps the work, where it could not be delivered.
+    #[serde(default)]
+    pub kept: Option<String>,
     /// What it cost.
     #[serde(default)]
     pub usage: Option<Usage>,

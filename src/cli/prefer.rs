@@ -15,10 +15,13 @@ use crate::model::{PreferenceKey, Scope};
     after_help = "Examples:\n  relay prefer                                                   list\n  \
     relay prefer lane.labels gpu --scope project --scope-id acme/shop\n  \
     relay prefer lane.labels gpu --scope project-lane --scope-id acme/shop:claude\n  \
-    relay prefer lane.labels --unset                               take the global one away"
+    relay prefer lane.labels --unset                               take the global one away\n  \
+    relay prefer push.workflows allow --scope project --scope-id acme/shop\n                               \
+    lanes may change .github/workflows there"
 )]
 pub struct Options {
-    /// What to set: lane.labels (comma-separated labels a worker must have)
+    /// What to set: lane.labels (comma-separated labels a worker must have), push.workflows (allow
+    /// or refuse work that changes workflow files)
     key: Option<PreferenceKey>,
     /// To what
     #[arg(requires = "key", conflicts_with = "unset")]

@@ -16,6 +16,10 @@ use crate::model::{ForgeProblem, RepoName, Timestamp};
 /// before they are made, and again after an answer that was lost.
 #[async_trait]
 pub trait Pulls: Send + Sync {
+    /// What this login may do with the repository: asked before a lane is run for work that could
+    /// not be delivered.
+    async fn standing(&self, repo: &RepoName) -> Result<Standing, ForgeError>;
+
     /// The pull request from `branch` of this repository: the open one, else the newest.
     async fn find_pull(&self, repo: &RepoName, branch: &str) -> Result<Option<Pull>, ForgeError>;
 
@@ -36,6 +40,19 @@ pub trait Pulls: Send + Sync {
     -> Result<String, ForgeError>;
 }
 
+/// What a login may do with a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Push to it.
+    Writable,
+    /// Read it only.
+    ReadOnly,
+    /// Nobody can write to it.
+    Archived,
+    /// It has another name now.
+    Moved(RepoName),
+}
+
 /// A pull request on a forge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
@@ -45,6 +62,8 @@ pub struct Pull {
     pub url: String,
     /// Where it stands.
     pub state: PullState,
+    /// The commit it shows, in hex, where the forge says so.
+    pub head: Option<String>,
 }
 
 /// Where a pull request stands.

@@ -20,8 +20,37 @@ impl Mirror {
         branch: &str,
         to: &Path,
     ) -> Result<(), GitError> {
-        check_branch(branch)?;
         let _lock = self.lock(false).await?;
+        self.write_bundle(&self.paths.mirror, base, commit, branch, to).await
+    }
+
+    /// Brings the commit that [`Mirror::bundle`] wrote to `file` back into the mirror, where the
+    /// mirror was made anew since. False where the file does not hold that very commit, or the
+    /// mirror lacks what it stands on.
+    ///
+    /// # Errors
+    /// Where git cannot be run or the disk refuses.
+    pub async fn unbundle(&self, file: &Path, commit: &Commit) -> Result<bool, GitError> {
+        let _lock = self.lock(false).await?;
+        let mut command = Command::in_repo(&self.paths.mirror, "bundle", ["unbundle"]);
+        command.args.push(file.as_os_str().to_owned());
+        if self.git.try_run(command).await?.code != Some(0) || !self.holds(commit)? {
+            return Ok(false);
+        }
+        self.hold(commit)?;
+        Ok(true)
+    }
+
+    /// [`Mirror::bundle`] of a commit whose objects are in the repository `from`.
+    pub(super) async fn write_bundle(
+        &self,
+        from: &Path,
+        base: &Commit,
+        commit: &Commit,
+        branch: &str,
+        to: &Path,
+    ) -> Result<(), GitError> {
+        check_branch(branch)?;
         if let Some(parent) = to.parent() {
             make_folder(parent)?;
         }
@@ -37,8 +66,7 @@ impl Mirror {
             path.parent().map_or(Ok(()), make_folder)?;
             fs::write(&path, bytes).map_err(GitError::disk(&path))
         };
-        let mut alternates =
-            self.paths.mirror.join("objects").into_os_string().into_encoded_bytes();
+        let mut alternates = from.join("objects").into_os_string().into_encoded_bytes();
         alternates.push(b'\n');
         write("objects/info/alternates", &alternates)?;
         write(&format!("refs/heads/{branch}"), format!("{commit}\n").as_bytes())?;

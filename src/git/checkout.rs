@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ pub struct Copy {
     /// objects of a snapshot until it is accepted.
     pub(super) folder: PathBuf,
     base: Commit,
+    /// Where the base has submodules; their folders are empty in the copy.
+    pub(super) submodules: Vec<PathBuf>,
 }
 
 impl Copy {
@@ -96,10 +99,14 @@ impl Mirror {
             let source = std::io::ErrorKind::DirectoryNotEmpty.into();
             return Err(GitError::Disk { path: dest.to_owned(), source });
         }
-        let copy =
-            Copy { dir: dest.to_owned(), folder: self.paths.runs.join(name), base: base.clone() };
+        let copy = Copy {
+            dir: dest.to_owned(),
+            folder: self.paths.runs.join(name),
+            base: base.clone(),
+            submodules: Vec::new(),
+        };
         match self.fill(&copy, branch, stubs).await {
-            Ok(()) => Ok(copy),
+            Ok(submodules) => Ok(Copy { submodules, ..copy }),
             Err(error) => {
                 let _ = copy.remove().await;
                 Err(error)
@@ -107,7 +114,13 @@ impl Mirror {
         }
     }
 
-    async fn fill(&self, copy: &Copy, branch: &str, stubs: &[&str]) -> Result<(), GitError> {
+    /// Fills the copy, and says where its submodules are.
+    async fn fill(
+        &self,
+        copy: &Copy,
+        branch: &str,
+        stubs: &[&str],
+    ) -> Result<Vec<PathBuf>, GitError> {
         remove_folder(&copy.folder)?;
         let exclude: String =
             stubs.iter().map(|stub| format!("/{}\n", stub.trim_start_matches('/'))).collect();
@@ -136,7 +149,7 @@ impl Mirror {
     }
 
     /// What the index says about submodules and LFS.
-    async fn look_at_index(&self, copy: &Copy) -> Result<(), GitError> {
+    async fn look_at_index(&self, copy: &Copy) -> Result<Vec<PathBuf>, GitError> {
         let (index, mirror) = (copy.folder.join(INDEX), self.paths.mirror.clone());
         let found = blocking(&copy.folder, move || read_index(&index, &mirror)).await?;
         if found.names_lfs {
@@ -154,10 +167,11 @@ impl Mirror {
             // git then never looks into a submodule's folder, whatever a lane puts there.
             let args = ["-z", "--skip-worktree", "--stdin"];
             let mut mark = copy.git(INDEX, "update-index", args);
-            mark.stdin = found.submodules;
+            mark.stdin.clone_from(&found.submodules);
             self.git.run(mark).await?;
         }
-        Ok(())
+        let paths = found.submodules.split(|&b| b == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
     }
 }
 

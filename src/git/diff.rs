@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::tree_rules::changed_workflow;
 use super::{Commit, GitError, Mirror, open};
 
 impl Mirror {
@@ -22,6 +23,20 @@ impl Mirror {
             return Ok(None);
         }
         Ok(Some(repo.find_blob(entry.id())?.content().to_vec()))
+    }
+
+    /// The first file under `.github/workflows` that `commit` changes.
+    ///
+    /// # Errors
+    /// Where one of the commits is not in the mirror or cannot be read.
+    pub fn changed_workflow(
+        &self,
+        base: &Commit,
+        commit: &Commit,
+    ) -> Result<Option<String>, GitError> {
+        let repo = open(&self.paths.mirror)?;
+        let (base, new) = (repo.find_commit(base.oid()?)?, repo.find_commit(commit.oid()?)?);
+        changed_workflow(&repo, &base.tree()?, &new.tree()?)
     }
 
     /// The patch from `base` to `commit` as text, cut after `cap` bytes with a line that says so.

@@ -48,7 +48,7 @@ pub enum GitError {
     #[error("`{0}` cannot be the name of a branch")]
     BadBranch(String),
     /// The remote has commits, and no branch that it calls its default.
-    #[error("the repository has no default branch: its HEAD is on no branch")]
+    #[error("the repository has no default branch: its HEAD is on no branch that has a commit")]
     NoDefaultBranch,
     /// The repository has no branch of this name.
     #[error("the repository has no branch `{0}`")]
@@ -74,9 +74,8 @@ impl GitError {
             Self::Repo { why, .. } => *why,
             Self::Process { source: ProcessError::TimedOut { .. }, .. } => RepoProblem::Unreachable,
             Self::Disk { .. } => RepoProblem::Disk,
-            Self::BadRemote { .. } | Self::NoBranch(_) | Self::NoDefaultBranch => {
-                RepoProblem::NotFound
-            }
+            Self::BadRemote { .. } => RepoProblem::NotFound,
+            Self::NoBranch(_) | Self::NoDefaultBranch => RepoProblem::NoBranch,
             Self::Objects(error) if problem_in(error.message()) == Some(RepoProblem::Disk) => {
                 RepoProblem::Disk
             }
@@ -159,13 +158,18 @@ pub(super) fn problem_in(text: &str) -> Option<RepoProblem> {
         "' not found",
         "does not appear to be a git repository",
         "returned error: 404",
-        // A repository that was renamed answers with a redirection, which relay does not follow.
+        "returned error: 410",
+    ]) {
+        Some(RepoProblem::NotFound)
+    } else if says(&[
+        // A repository that was renamed answers with a redirection, which relay does not follow:
+        // the token is for the address it was given for.
         "returned error: 301",
         "returned error: 302",
         "returned error: 307",
         "returned error: 308",
     ]) {
-        Some(RepoProblem::NotFound)
+        Some(RepoProblem::Moved)
     } else if says(&[
         "could not resolve host",
         "could not resolve proxy",
@@ -227,6 +231,10 @@ mod tests {
             (
                 "fatal: unable to access 'http://127.0.0.1:1/': Failed to connect to 127.0.0.1 port 1 after 0 ms: Couldn't connect to server",
                 RepoProblem::Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/': The requested URL returned error: 301",
+                RepoProblem::Moved,
             ),
             ("error: RPC failed; curl 56\nfatal: early EOF", RepoProblem::Unreachable),
             ("fatal: write error: No space left on device", RepoProblem::Disk),

@@ -96,6 +96,20 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
     Ok(findings)
 }
 
+/// The first of `submodules` that the lane touched. git never looks into their folders, so that
+/// what a lane does there would be lost without a word. One that the lane fetched (it has a `.git`
+/// then) is as good as untouched: which commit is meant is told by the base.
+pub(super) fn touched_submodule<'a>(dir: &Path, submodules: &'a [PathBuf]) -> Option<&'a Path> {
+    let is_untouched = |path: &&PathBuf| {
+        let folder = dir.join(path);
+        let is_folder = fs::symlink_metadata(&folder).is_ok_and(|found| found.is_dir());
+        is_folder
+            && (fs::symlink_metadata(folder.join(".git")).is_ok()
+                || fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none()))
+    };
+    submodules.iter().find(|path| !is_untouched(path)).map(PathBuf::as_path)
+}
+
 /// Whether some file system takes `name` for `.git`.
 pub(super) fn names_git(name: &OsStr) -> bool {
     let name = name.as_bytes();

@@ -123,6 +123,17 @@ impl Mirror {
         }
     }
 
+    /// Fetches once more, so that [`Mirror::tip`] tells of now. Unlike [`Git::mirror`] it never
+    /// makes the mirror again: a run's commit is in it.
+    ///
+    /// # Errors
+    /// As [`Git::mirror`].
+    pub async fn refresh(&self) -> Result<(), GitError> {
+        let address = Address::of(&self.remote, &self.paths.home)?;
+        let _lock = self.lock(true).await?;
+        self.fetch(&self.paths.mirror, &address).await
+    }
+
     /// The name of the branch that the remote calls its default, asked now.
     ///
     /// # Errors

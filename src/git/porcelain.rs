@@ -63,14 +63,19 @@ pub(super) fn verdict(output: &Output, hidden: Option<&str>, branch: Option<&str
         (Said::No(_), Said::WithTheOther) => Verdict::FenceRefused { branch_landed: false, text },
         (Said::WithTheOther, Said::WithTheOther) => Verdict::Moved(text),
         (Said::No(_), Said::Landed) => match refusal(&text) {
-            Refusal { why: PushProblem::Other | PushProblem::Protected, text } => {
-                Verdict::FenceRefused { branch_landed: false, text }
-            }
+            Refusal {
+                why:
+                    PushProblem::Other
+                    | PushProblem::Protected
+                    | PushProblem::Ruleset
+                    | PushProblem::Declined,
+                text,
+            } => Verdict::FenceRefused { branch_landed: false, text },
             known => Verdict::Refused(known),
         },
         (Said::No(_), Said::No(_)) => match refusal(&text) {
             // One word for both: asking again with the branch alone tells which was meant.
-            Refusal { why: PushProblem::Other, text } => {
+            Refusal { why: PushProblem::Other | PushProblem::Declined, text } => {
                 Verdict::FenceRefused { branch_landed: false, text }
             }
             known => Verdict::Refused(known),
@@ -124,17 +129,36 @@ fn reason(summary: &str) -> Said<'_> {
 pub(super) fn refusal(text: &str) -> Refusal {
     let lower = text.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    let why = if says(&["`workflow` scope", "without `workflow", "workflows` permission"]) {
+    // The sure words stand first: a host says several of them at once.
+    let why = if says(&["archived so it is read-only", "repository is archived"]) {
+        PushProblem::Archived
+    } else if says(&["`workflow` scope", "without `workflow", "workflows` permission"]) {
         PushProblem::Workflow
     } else if says(&["gh001", "file size limit", "large files detected"]) {
         PushProblem::FileTooLarge
-    } else if says(&["gh006", "gh013", "protected branch", "rule violations", "hook declined"]) {
+    } else if says(&["push cannot contain secrets", "push protection"]) {
+        PushProblem::SecretFound
+    } else if says(&["gh013", "rule violations"]) {
+        PushProblem::Ruleset
+    } else if says(&["gh006", "protected branch"]) {
         PushProblem::Protected
-    } else if says(&["permission to ", "denied to ", "read-only", "write access to repository"]) {
+    } else if says(&["branch is currently checked out", "refusing to update checked out branch"]) {
+        PushProblem::CheckedOut
+    } else if says(&["hook declined"]) {
+        PushProblem::Declined
+    } else if says(&[
+        "read-only file system",
+        "unable to create temporary object directory",
+        "insufficient permission for adding an object",
+    ]) {
+        PushProblem::ReadOnly
+    } else if says(&["permission to ", "denied to ", "write access to repository"]) {
         PushProblem::NoPermission
     } else {
         match problem_in(text) {
-            Some(RepoProblem::NoAccess | RepoProblem::NotFound) => PushProblem::NoPermission,
+            Some(RepoProblem::NoAccess) => PushProblem::NoPermission,
+            Some(RepoProblem::NotFound) => PushProblem::NotFound,
+            Some(RepoProblem::Moved) => PushProblem::Moved,
             Some(RepoProblem::Unreachable) => PushProblem::Unreachable,
             _ => PushProblem::Other,
         }
@@ -199,16 +223,52 @@ mod tests {
                 "refusing to allow a Personal Access Token to create or update workflow `.github/workflows/ci.yml` without `workflow` scope",
                 PushProblem::Workflow,
             ),
+            (
+                "refusing to allow a GitHub App to create or update workflow `.github/workflows/ci.yml` without `workflows` permission",
+                PushProblem::Workflow,
+            ),
             ("remote: error: GH001: Large files detected.", PushProblem::FileTooLarge),
             (
                 "remote: error: GH013: Repository rule violations found for refs/heads/x.",
+                PushProblem::Ruleset,
+            ),
+            (
+                "remote: error: GH013: Repository rule violations found for refs/heads/x.\nremote: - GITHUB PUSH PROTECTION\nremote: - Push cannot contain secrets",
+                PushProblem::SecretFound,
+            ),
+            (
+                "[remote rejected] (protected branch hook declined)\nremote: error: GH006: Protected branch update failed",
                 PushProblem::Protected,
             ),
+            ("[remote rejected] (pre-receive hook declined)", PushProblem::Declined),
             (
                 "remote: Permission to a/b.git denied to bob.\nfatal: unable to access 'https://h/a/b.git/': The requested URL returned error: 403",
                 PushProblem::NoPermission,
             ),
-            ("remote: This repository was archived so it is read-only.", PushProblem::NoPermission),
+            (
+                "remote: This repository was archived so it is read-only.\nfatal: unable to access 'https://h/a/b.git/': The requested URL returned error: 403",
+                PushProblem::Archived,
+            ),
+            (
+                "remote: Repository not found.\nfatal: repository 'https://h/a/b.git/' not found",
+                PushProblem::NotFound,
+            ),
+            (
+                "fatal: unable to access 'https://h/a/b.git/': The requested URL returned error: 301",
+                PushProblem::Moved,
+            ),
+            (
+                "! refs/heads/relay/x [remote rejected] (branch is currently checked out)",
+                PushProblem::CheckedOut,
+            ),
+            (
+                "error: remote unpack failed: unable to create temporary object directory",
+                PushProblem::ReadOnly,
+            ),
+            (
+                "error: insufficient permission for adding an object to repository database ./objects",
+                PushProblem::ReadOnly,
+            ),
             (
                 "fatal: unable to access 'https://h/': Could not resolve host: h",
                 PushProblem::Unreachable,

@@ -10,10 +10,10 @@
 
 use std::collections::HashSet;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::checkout::{Copy, INDEX};
-use super::inspect::{FINDINGS, Finding, inspect};
+use super::inspect::{FINDINGS, Finding, inspect, touched_submodule};
 use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking};
 use super::tree_rules::broken_rule;
@@ -30,8 +30,6 @@ pub struct SnapshotRequest<'a> {
     pub message: &'a str,
     /// The commit's time, in whole seconds, as UTC.
     pub at: Timestamp,
-    /// Whether files under `.github/workflows` may change.
-    pub allow_workflows: bool,
 }
 
 /// What became of what the lane left behind.
@@ -71,10 +69,15 @@ impl Mirror {
         let _lock = self.lock(false).await?;
         let dir = copy.dir().to_owned();
         let findings = blocking(copy.dir(), move || inspect(&dir)).await?;
-        if let Some(Finding { why, path }) = self.first_in_the_way(copy, findings).await? {
+        let in_the_way = self.in_the_way(copy, findings).await?;
+        if let Some(Finding { why, path }) = in_the_way.into_iter().next() {
             return Ok(Snapshot::Refused { why, path: path.to_string_lossy().into_owned() });
         }
-        let tree = match self.write_tree(copy).await? {
+        if let Some(path) = touched_submodule(copy.dir(), &copy.submodules) {
+            let (why, path) = (RepoProblem::SubmoduleChanged, path.to_string_lossy().into_owned());
+            return Ok(Snapshot::Refused { why, path });
+        }
+        let tree = match self.write_tree(copy, &[]).await? {
             Ok(tree) => tree,
             Err(path) => return Ok(Snapshot::Refused { why: RepoProblem::NestedGit, path }),
         };
@@ -85,16 +88,57 @@ impl Mirror {
         Ok(snapshot)
     }
 
-    /// The first finding that the repository does not ignore. A nested repository is let be
+    /// The work of a refused copy as a bundle at `to`, on branch `branch`: everything but what git
+    /// could not take in. Whoever opens it reads what a rule forbids to push, in a repository of
+    /// their own. False where there is nothing to keep.
+    ///
+    /// # Errors
+    /// Where git or the disk refuses.
+    pub async fn rescue(
+        &self,
+        copy: &Copy,
+        request: &SnapshotRequest<'_>,
+        branch: &str,
+        to: &Path,
+    ) -> Result<bool, GitError> {
+        let _lock = self.lock(false).await?;
+        let dir = copy.dir().to_owned();
+        let findings = blocking(copy.dir(), move || inspect(&dir)).await?;
+        let left_out = self.in_the_way(copy, findings).await?;
+        if left_out.len() >= FINDINGS || left_out.iter().any(Finding::would_hold_git_up) {
+            return Ok(false);
+        }
+        let left_out: Vec<PathBuf> = left_out.into_iter().map(|finding| finding.path).collect();
+        let Ok(tree) = self.write_tree(copy, &left_out).await? else { return Ok(false) };
+        let (folder, base) = (copy.folder.clone(), copy.base().oid()?);
+        let (identity, at, message) =
+            (request.identity.clone(), request.at, printable(request.message));
+        let made = blocking(copy.dir(), move || {
+            let repo = open(&folder)?;
+            let base = repo.find_commit(base)?;
+            if base.tree_id() == tree {
+                return Ok(None);
+            }
+            let by = signature(&identity, at)?;
+            let tree = repo.find_tree(tree)?;
+            Ok(Some(repo.commit(None, &by, &by, &message, &tree, &[&base])?.into()))
+        });
+        let Some(commit) = made.await? else { return Ok(false) };
+        self.write_bundle(&copy.folder, copy.base(), &commit, branch, to).await?;
+        Ok(true)
+    }
+
+    /// The findings that the repository does not ignore. A nested repository is let be
     /// where it is ignored (a package manager's folder) or is a submodule of the base: git is
-    /// told never to look into either.
-    async fn first_in_the_way(
+    /// told never to look into either. Where one of them would hold git up, or there are too many
+    /// to ask, only those are given that are sure.
+    async fn in_the_way(
         &self,
         copy: &Copy,
         findings: Vec<Finding>,
-    ) -> Result<Option<Finding>, GitError> {
+    ) -> Result<Vec<Finding>, GitError> {
         if findings.is_empty() || findings.len() >= FINDINGS {
-            return Ok(findings.into_iter().next());
+            return Ok(findings);
         }
         let mut in_doubt = Vec::new();
         {
@@ -113,7 +157,7 @@ impl Mirror {
         in_doubt.sort_by(|a, b| a.path.cmp(&b.path));
         // Not even a question whether it is ignored: git would open the pipe and wait for a writer.
         if let Some(at) = in_doubt.iter().position(Finding::would_hold_git_up) {
-            return Ok(Some(in_doubt.swap_remove(at)));
+            return Ok(vec![in_doubt.swap_remove(at)]);
         }
         let mut ask = copy.git(INDEX, "check-ignore", ["-z", "--stdin"]);
         for Finding { path, .. } in &in_doubt {
@@ -121,27 +165,43 @@ impl Mirror {
             ask.stdin.push(0);
         }
         if in_doubt.is_empty() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let output = self.git.try_run(ask).await?;
         if !matches!(output.code, Some(0 | 1)) {
             // git does not want to look at one of these paths at all.
-            return Ok(in_doubt.into_iter().next());
+            return Ok(in_doubt);
         }
         let ignored: HashSet<PathBuf> = output
             .stdout
             .split(|&b| b == 0)
             .map(|path| std::ffi::OsString::from_vec(path.to_vec()).into())
             .collect();
-        Ok(in_doubt.into_iter().find(|finding| !ignored.contains(&finding.path)))
+        in_doubt.retain(|finding| !ignored.contains(&finding.path));
+        Ok(in_doubt)
     }
 
-    /// The tree of the copy as it is now, or the path git refuses to take in.
-    async fn write_tree(&self, copy: &Copy) -> Result<Result<git2::Oid, String>, GitError> {
+    /// The tree of the copy as it is now, without the paths `left_out`; or the path git refuses to
+    /// take in.
+    async fn write_tree(
+        &self,
+        copy: &Copy,
+        left_out: &[PathBuf],
+    ) -> Result<Result<git2::Oid, String>, GitError> {
         let (from, to) = (copy.folder.join(INDEX), copy.folder.join(SNAPSHOT_INDEX));
         let dir = copy.dir().to_owned();
         blocking(copy.dir(), move || warm_copy(&from, &to, &dir)).await?;
-        let added = self.git.try_run(copy.git(SNAPSHOT_INDEX, "add", ["--all"])).await?;
+        let mut add = copy.git(SNAPSHOT_INDEX, "add", ["--all"]);
+        if !left_out.is_empty() {
+            add.args.extend(["--pathspec-from-file=-".into(), "--pathspec-file-nul".into()]);
+            add.stdin.extend_from_slice(b":(top)\0");
+            for path in left_out {
+                add.stdin.extend_from_slice(b":(top,literal,exclude)");
+                add.stdin.extend_from_slice(path.as_os_str().as_bytes());
+                add.stdin.push(0);
+            }
+        }
+        let added = self.git.try_run(add).await?;
         if added.code != Some(0) {
             let text = error::text_of(&added);
             let invalid = text.lines().find_map(|line| line.split_once("invalid path '"));
@@ -162,7 +222,6 @@ impl Mirror {
         tree: &git2::Oid,
     ) -> Result<Snapshot, GitError> {
         let (folder, tree, base) = (copy.folder.clone(), *tree, copy.base().oid()?);
-        let allow_workflows = request.allow_workflows;
         let (identity, at) = (request.identity.clone(), request.at);
         let message = printable(request.message);
         blocking(copy.dir(), move || {
@@ -172,7 +231,7 @@ impl Mirror {
                 return Ok(Snapshot::NoChanges);
             }
             let tree = repo.find_tree(tree)?;
-            if let Some((why, path)) = broken_rule(&repo, &base.tree()?, &tree, allow_workflows)? {
+            if let Some((why, path)) = broken_rule(&repo, &base.tree()?, &tree)? {
                 return Ok(Snapshot::Refused { why, path });
             }
             let by = signature(&identity, at)?;
@@ -189,6 +248,11 @@ impl Mirror {
         command.args.push(joined("", &pack));
         command.stdin = format!("{commit}\n^{}\n", copy.base()).into_bytes();
         self.git.run(command).await?;
+        self.hold(commit)
+    }
+
+    /// Holds a commit of the mirror by a ref, until [`Mirror::forget`].
+    pub(super) fn hold(&self, commit: &Commit) -> Result<(), GitError> {
         let mirror = open(&self.paths.mirror)?;
         mirror.reference(&kept(commit), commit.oid()?, true, "")?;
         Ok(())

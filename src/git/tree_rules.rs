@@ -19,22 +19,19 @@ pub(super) fn broken_rule(
     repo: &Repository,
     base: &Tree<'_>,
     new: &Tree<'_>,
-    allow_workflows: bool,
 ) -> Result<Option<(RepoProblem, String)>, GitError> {
-    let mut options = git2::DiffOptions::new();
-    options.include_typechange(true).skip_binary_check(true).context_lines(0);
-    let diff = repo.diff_tree_to_tree(Some(base), Some(new), Some(&mut options))?;
+    let diff = changed(repo, base, new)?;
     let mut cases = Cases { repo, base, new, looked_at: HashSet::new() };
     for delta in diff.deltas() {
-        let file =
-            if delta.status() == Delta::Deleted { delta.old_file() } else { delta.new_file() };
-        let path = file.path_bytes().unwrap_or_default();
-        if !allow_workflows && is_workflow(path) {
-            return Ok(Some((RepoProblem::WorkflowChanged, lossy(path))));
+        if delta.old_file().mode() == FileMode::Commit {
+            let path = delta.old_file().path_bytes().unwrap_or_default();
+            return Ok(Some((RepoProblem::SubmoduleChanged, lossy(path))));
         }
         if delta.status() == Delta::Deleted {
             continue;
         }
+        let file = delta.new_file();
+        let path = file.path_bytes().unwrap_or_default();
         if let Some(why) = broken_by(repo, &file, path)? {
             return Ok(Some((why, lossy(path))));
         }
@@ -43,6 +40,30 @@ pub(super) fn broken_rule(
         }
     }
     Ok(None)
+}
+
+/// The first workflow file that differs between the two trees. Not a rule of every repository's:
+/// some let their lanes change them.
+pub(super) fn changed_workflow(
+    repo: &Repository,
+    base: &Tree<'_>,
+    new: &Tree<'_>,
+) -> Result<Option<String>, GitError> {
+    let diff = changed(repo, base, new)?;
+    let paths = diff.deltas().flat_map(|delta| {
+        [delta.old_file(), delta.new_file()].map(|file| file.path_bytes().map(<[u8]>::to_vec))
+    });
+    Ok(paths.flatten().find(|path| is_workflow(path)).map(|path| lossy(&path)))
+}
+
+fn changed<'a>(
+    repo: &'a Repository,
+    base: &Tree<'_>,
+    new: &Tree<'_>,
+) -> Result<git2::Diff<'a>, GitError> {
+    let mut options = git2::DiffOptions::new();
+    options.include_typechange(true).skip_binary_check(true).context_lines(0);
+    Ok(repo.diff_tree_to_tree(Some(base), Some(new), Some(&mut options))?)
 }
 
 fn broken_by(

@@ -130,7 +130,8 @@ impl IntakeError {
         match self {
             Self::Forge(ForgeError::BadAnswer(_)) => true,
             Self::Forge(error) => {
-                matches!(error.problem(), ForgeProblem::NotFound | ForgeProblem::Invalid)
+                use ForgeProblem::{Invalid, Moved, NotFound};
+                matches!(error.problem(), NotFound | Moved | Invalid)
             }
             Self::Queue(error) => !matches!(error, QueueError::Store(_)),
             Self::CutShort(_) => false,

@@ -10,6 +10,9 @@ pub enum PreferenceKey {
     /// Comma-separated labels that a worker must have.
     #[serde(rename = "lane.labels")]
     LaneLabels,
+    /// Whether work that changes workflow files is pushed: `allow` or `refuse`.
+    #[serde(rename = "push.workflows")]
+    PushWorkflows,
 }
 
 impl PreferenceKey {
@@ -18,6 +21,7 @@ impl PreferenceKey {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::LaneLabels => "lane.labels",
+            Self::PushWorkflows => "push.workflows",
         }
     }
 }
@@ -27,9 +31,10 @@ impl std::str::FromStr for PreferenceKey {
     fn from_str(text: &str) -> Result<Self, IdError> {
         match text {
             "lane.labels" => Ok(Self::LaneLabels),
+            "push.workflows" => Ok(Self::PushWorkflows),
             _ => Err(IdError {
                 text: text.chars().take(80).collect(),
-                expected: "a preference key (`lane.labels`)",
+                expected: "a preference key (`lane.labels`, `push.workflows`)",
             }),
         }
     }

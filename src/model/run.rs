@@ -98,6 +98,9 @@ pub struct Run {
     pub summary: Option<String>,
     /// What went wrong, for a person.
     pub error: Option<String>,
+    /// The file on its worker's disk that keeps the work, where it could not be delivered.
+    #[serde(default)]
+    pub kept: Option<String>,
     /// What it cost.
     pub usage: Option<Usage>,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Timestamp;
+use super::{ForgeProblem, PushProblem, RepoProblem, TaskId, Timestamp};
 
 /// Why a run stopped. Each knows by itself what happens to the task ([`StopReason::disposition`])
 /// and which of the seed's outcomes it is ([`StopReason::outcome`]).
@@ -72,76 +72,6 @@ pub enum StopReason {
     },
     /// The worker was told to stop.
     WorkerStopped,
-}
-
-/// What is wrong with a repository or with the copy a lane left behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RepoProblem {
-    /// It could not be reached, or the connection broke.
-    Unreachable,
-    /// It does not exist, or this login cannot see it.
-    NotFound,
-    /// The login is missing, wrong, or may not read it.
-    NoAccess,
-    /// It has no commit.
-    Empty,
-    /// The checkout failed on this disk.
-    CheckoutFailed,
-    /// The lane left a repository inside the copy.
-    NestedGit,
-    /// The lane left a symbolic link that leaves the copy.
-    LinkOutside,
-    /// Two names differ only by case, which many disks cannot hold.
-    CaseCollision,
-    /// A file is over the host's limit.
-    FileTooLarge,
-    /// Something that is neither a file, a link nor a folder.
-    SpecialFile,
-    /// The lane changed a workflow file, which could run with the repository's secrets.
-    WorkflowChanged,
-    /// The repository stores files with LFS and git-lfs is missing.
-    NeedsLfs,
-    /// The worker's disk refused: full or read-only.
-    Disk,
-}
-
-/// Which rule refused a push.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PushProblem {
-    /// The login may not push here.
-    NoPermission,
-    /// A branch protection or ruleset.
-    Protected,
-    /// The host refuses changes to workflow files from this login.
-    Workflow,
-    /// The host refuses a file by its size.
-    FileTooLarge,
-    /// The branch holds commits that relay did not push.
-    BranchMoved,
-    /// The host could not be reached.
-    Unreachable,
-    /// Another refusal, in the run's error.
-    Other,
-}
-
-/// How a forge refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ForgeProblem {
-    /// The token is missing, wrong or revoked.
-    Unauthorized,
-    /// The login lacks a right.
-    Forbidden,
-    /// What was named is not there.
-    NotFound,
-    /// A primary or secondary rate limit.
-    RateLimited,
-    /// The forge could not be reached, or answered with a server error or nothing readable.
-    Unreachable,
-    /// The request was refused as invalid.
-    Invalid,
 }
 
 /// What happens to the task.
@@ -217,6 +147,40 @@ impl StopReason {
             Disposition::Fail | Disposition::Retry => Outcome::Failed,
             Disposition::Park(_) | Disposition::Requeue | Disposition::Cancel => Outcome::Released,
         }
+    }
+
+    /// What a person can do about it, with the commands spelled out for `task`. `None` where there
+    /// is nothing to mend.
+    #[must_use]
+    pub fn hint(&self, task: &TaskId) -> Option<String> {
+        let hint = match self {
+            Self::RepoUnusable { why } => why.hint(),
+            Self::PushRefused { why } => why.hint(),
+            Self::ForgeRefused { why } => why.hint(),
+            Self::Finished
+            | Self::Skipped
+            | Self::Cancelled
+            | Self::LeaseLost
+            | Self::WorkerStopped => return None,
+            Self::NoChanges => "`relay task log 'TASK'` shows what the lane did",
+            Self::MaxTurns => "make the issue smaller, then `relay task retry 'TASK'`",
+            Self::TimedOut => "`relay work --max-minutes N` allows more time",
+            Self::Stalled => "`relay task log 'TASK'` ends where the lane fell silent",
+            Self::ForgeLimited { .. } => "relay goes on by itself when the limit is over",
+            Self::Quota { .. } => "relay goes on by itself when the quota is there again",
+            Self::Budget => "raise the vendor's limit, then `relay task retry 'TASK'`",
+            Self::NotLoggedIn => {
+                "`relay lane ls` says how to log in; then `relay task retry 'TASK'`"
+            }
+            Self::PermissionRefused => "`relay task log 'TASK'` shows what was refused",
+            Self::SandboxUnavailable => "`relay doctor` says what the sandbox lacks",
+            Self::VendorUnreachable => "relay tries again by itself; `relay doctor` shows the lane",
+            Self::VendorError | Self::ProtocolViolation | Self::Crashed => {
+                "`relay task log 'TASK'` has its last words; `relay task retry 'TASK'` runs it again"
+            }
+            Self::Quarantined => "see why its runs die, then `relay task retry 'TASK'`",
+        };
+        Some(hint.replace("TASK", &task.to_string()).replace("REPO", &task.repo.to_string()))
     }
 
     /// The word stored and shown, without its details.

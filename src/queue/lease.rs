@@ -89,6 +89,7 @@ impl Queue {
             message,
             summary: end.summary.as_deref(),
             error: end.error.as_deref(),
+            kept: end.kept.as_deref(),
             pr: end.pr,
             pr_url: end.pr_url.as_deref(),
             usage: end.usage.as_ref(),
@@ -202,7 +203,7 @@ fn events(
     let mut told = Vec::new();
     let data = json!({
         "epoch": lease.epoch, "run": head.id, "stop": end.reason, "error": end.error,
-        "pr": end.pr, "pr_url": end.pr_url,
+        "kept": end.kept, "pr": end.pr, "pr_url": end.pr_url,
     });
     match end.reason.outcome() {
         Outcome::Finished => told.push((EventKind::RunFinished, false, data)),

@@ -28,12 +28,17 @@ impl Queue {
     }
 
     /// Sets a preference, also for tasks that are already queued. The value of `lane.labels` is a
-    /// comma-separated list; an empty one asks for none where a wider scope asks for some.
+    /// comma-separated list; an empty one asks for none where a wider scope asks for some. That of
+    /// `push.workflows` is `allow` or `refuse`.
     pub async fn prefer(&self, p: &Preference, by: Actor) -> Result<(), QueueError> {
-        let labels = match p.key {
-            PreferenceKey::LaneLabels => labels(&p.value)?,
+        let (labels, value) = match p.key {
+            PreferenceKey::LaneLabels => {
+                let labels = labels(&p.value)?;
+                let value = labels.iter().map(Label::as_str).collect::<Vec<_>>().join(",");
+                (labels, value)
+            }
+            PreferenceKey::PushWorkflows => (Vec::new(), one_of(&p.value, &["allow", "refuse"])?),
         };
-        let value = labels.iter().map(Label::as_str).collect::<Vec<_>>().join(",");
         let checked = Preference { value, ..p.clone() };
         let prefer = self.inner.store.prefer(&checked, &labels, &by, self.inner.clock.now());
         Ok(self.write(Passage::QueuePrefer, prefer).await?)
@@ -55,6 +60,18 @@ impl Queue {
     pub async fn preferences(&self) -> Result<Vec<Preference>, QueueError> {
         Ok(self.inner.store.preferences().await?)
     }
+}
+
+fn one_of(value: &str, words: &[&str]) -> Result<String, QueueError> {
+    let value = value.trim();
+    if words.contains(&value) {
+        return Ok(value.to_owned());
+    }
+    let shown: String = value.chars().take(80).collect();
+    Err(QueueError::Invalid(format!(
+        "push.workflows: `{shown}` is not one of {}",
+        words.join(", ")
+    )))
 }
 
 fn labels(value: &str) -> Result<Vec<Label>, QueueError> {

@@ -75,6 +75,8 @@ pub struct RunEnd {
     pub summary: Option<String>,
     /// What went wrong, for a person.
     pub error: Option<String>,
+    /// The file on the worker's disk that keeps the work, where it could not be delivered.
+    pub kept: Option<String>,
     /// What it cost. `None` is "not reported".
     pub usage: Option<Usage>,
     /// A lane's note; becomes an event.
@@ -85,7 +87,16 @@ impl RunEnd {
     /// An end of which nothing but the reason is known.
     #[must_use]
     pub fn bare(reason: StopReason) -> Self {
-        Self { reason, pr: None, pr_url: None, summary: None, error: None, usage: None, note: None }
+        Self {
+            reason,
+            pr: None,
+            pr_url: None,
+            summary: None,
+            error: None,
+            kept: None,
+            usage: None,
+            note: None,
+        }
     }
 }
 

@@ -273,6 +273,7 @@ pub(super) async fn release(
             pr_url: request.pr_url,
             summary: request.summary,
             error: request.error,
+            kept: request.kept,
             usage: request.usage,
             note: request.note,
         };

@@ -71,6 +71,8 @@ pub struct Finish<'a> {
     pub summary: Option<&'a str>,
     /// What went wrong.
     pub error: Option<&'a str>,
+    /// Where the work is kept.
+    pub kept: Option<&'a str>,
     /// The pull request's number.
     pub pr: Option<u64>,
     /// Where it can be read.
@@ -271,7 +273,7 @@ impl Store {
 
     /// Ends the run and the lease and moves the task on. `None` where the lease is not the live one.
     pub async fn finish(&self, end: &Finish<'_>) -> Result<Option<Task>, StoreError> {
-        const FIRST_EVENT: usize = 18;
+        const FIRST_EVENT: usize = 19;
         let usage_at = FIRST_EVENT + 3 * end.events.len();
         let mut text = String::from(concat!(
             "begin immediate;
@@ -282,7 +284,7 @@ impl Store {
             live!(),
             " returning id as touched;
             update runs set finished_at = $4, ended_by = 'worker', outcome = $12,
-                stop_reason = $8, summary = $13, error = $14, death = $16
+                stop_reason = $8, summary = $13, error = $14, death = $16, kept = $18
             where task_id = $1 and epoch = $2 and changes() = 1;
             insert into events (at, kind, actor, task_id, data)
                 select $4, e.column1,
@@ -333,7 +335,8 @@ impl Store {
             .bind(end.error.map(str::to_owned))
             .bind(json_text(end.task_reason))
             .bind(end.quick_death.then_some("quick"))
-            .bind(i64::from(end.ends_row));
+            .bind(i64::from(end.ends_row))
+            .bind(end.kept.map(str::to_owned));
         for (kind, by_agent, data) in &end.events {
             let actor = if *by_agent { "agent" } else { "runner" };
             sql = sql.bind(kind.as_str()).bind(actor).bind(data.to_string());

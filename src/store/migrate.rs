@@ -8,9 +8,10 @@ use super::StoreError;
 use super::error::explain;
 
 /// Number, name and text of each step.
-const STEPS: [(i64, &str, &str); 2] = [
+const STEPS: [(i64, &str, &str); 3] = [
     (1, "queue", include_str!("migrations/0001_queue.sql")),
     (2, "deaths", include_str!("migrations/0002_deaths.sql")),
+    (3, "refusals", include_str!("migrations/0003_refusals.sql")),
 ];
 
 /// Applies the steps that are missing.

@@ -23,7 +23,7 @@ impl Store {
                 values ($1, $2, $3, $4, $5, $6, $7)
                 on conflict (key, slug, lane) do update set value = excluded.value,
                     set_by = excluded.set_by, set_at = excluded.set_at;
-            delete from preference_labels where slug = $2 and lane = $3;",
+            delete from preference_labels where slug = $2 and lane = $3 and $1 = 'lane.labels';",
         );
         for i in 0..labels.len() {
             let _ = write!(
@@ -66,8 +66,9 @@ impl Store {
 
     /// All preferences, the widest first.
     pub async fn preferences(&self) -> Result<Vec<Preference>, StoreError> {
-        let sql =
-            sqlx::query("select key, slug, lane, value from preferences order by rank, slug, lane");
+        let sql = sqlx::query(
+            "select key, slug, lane, value from preferences order by rank, slug, lane, key",
+        );
         let rows = self.read(sql).await?;
         let preference = |row: &sqlx::any::AnyRow| {
             let row = self.fields(row);

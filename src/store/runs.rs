@@ -79,7 +79,7 @@ impl Store {
     pub async fn runs(&self, id: &TaskId) -> Result<Vec<Run>, StoreError> {
         let sql = sqlx::query(
             "select r.id, r.task_id, r.epoch, r.worker_id, r.claimed_at, r.started_at,
-                r.finished_at, r.outcome, r.stop_reason, r.summary, r.error,
+                r.finished_at, r.outcome, r.stop_reason, r.summary, r.error, r.kept,
                 u.run_id, u.model, u.input_tokens, u.cache_read_tokens, u.cache_write_tokens,
                 u.output_tokens, u.model_calls, u.turns, u.cost_usd, u.duration_ms
             from runs r left join usage u on u.run_id = r.id
@@ -116,6 +116,7 @@ impl Store {
                 stop_reason: row.optional_json("stop_reason")?,
                 summary: row.optional_text("summary")?,
                 error: row.optional_text("error")?,
+                kept: row.optional_text("kept")?,
                 usage,
             })
         };

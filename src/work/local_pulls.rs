@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::api::{OpenLocalPull, TaskDetail};
 use crate::client::{Client, ClientError};
-use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls};
+use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls, Standing};
 use crate::model::{ForgeProblem, LeaseRef, RepoName, WorkerId};
 use crate::work::persist::persistently;
 use crate::work::renewal::Renewal;
@@ -35,6 +35,11 @@ pub struct LocalPulls {
 
 #[async_trait]
 impl Pulls for LocalPulls {
+    /// What a disk refuses shows when it is written to.
+    async fn standing(&self, _: &RepoName) -> Result<Standing, ForgeError> {
+        Ok(Standing::Writable)
+    }
+
     async fn find_pull(&self, _: &RepoName, branch: &str) -> Result<Option<Pull>, ForgeError> {
         let detail = self.detail().await?;
         // One that shows an older commit is brought up to date by opening it again.
@@ -103,7 +108,7 @@ impl LocalPulls {
 }
 
 fn pull(number: u64) -> Pull {
-    Pull { number, url: String::new(), state: PullState::Open }
+    Pull { number, url: String::new(), state: PullState::Open, head: None }
 }
 
 fn forge_error(error: ClientError) -> ForgeError {

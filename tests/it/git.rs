@@ -85,12 +85,7 @@ fn write(dir: &Path, path: &str, content: &str) {
 
 async fn try_snapshot(mirror: &Mirror, copy: &Copy) -> Result<Snapshot, GitError> {
     let identity = agent();
-    let request = SnapshotRequest {
-        identity: &identity,
-        message: "the work",
-        at: AT,
-        allow_workflows: false,
-    };
+    let request = SnapshotRequest { identity: &identity, message: "the work", at: AT };
     mirror.snapshot(copy, &request).await
 }
 

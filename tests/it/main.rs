@@ -23,6 +23,7 @@ mod machine;
 mod one_machine;
 mod quarantine;
 mod queue;
+mod refusals;
 mod site;
 mod support;
 #[cfg(target_os = "linux")]

@@ -418,9 +418,9 @@ fn work_whose_push_is_refused_is_kept_and_a_retry_pushes_it_without_a_new_run() 
     let reason = &detail["task"]["stop_reason"];
     assert_eq!((&reason["reason"], &reason["why"]), (&"push_refused".into(), &"protected".into()));
     assert_eq!(detail["runs"][0]["summary"], "Added a line.");
-    let kept = house.home.join("kept/local_shop/relay-process-edit-1-1.bundle");
-    assert!(detail["task"]["message"].as_str().unwrap().contains(kept.to_str().unwrap()));
-    let bundle = kept.to_str().unwrap();
+    let bundle = detail["runs"][0]["kept"].as_str().expect("a bundle");
+    assert!(bundle.contains("kept/local_shop/relay-process-edit-1-"), "{bundle}");
+    assert!(detail["task"]["message"].as_str().unwrap().contains(bundle));
     house.in_repo(&["fetch", "-q", bundle, "relay/process-edit-1:from-the-bundle"]);
     assert_eq!(house.in_repo(&["diff", "--name-only", "main", "from-the-bundle"]), "README.md");
 

@@ -89,6 +89,9 @@ fn head(page: &mut Page, detail: &TaskDetail, now: Timestamp) {
     if let Some(message) = task.message.as_deref().filter(|m| Some(*m) != summary) {
         page.field("message", &one_line(message));
     }
+    if let Some(kept) = detail.runs.first().and_then(|run| run.kept.as_deref()) {
+        page.field("kept", &one_line(kept));
+    }
     if let Some(branch) = &task.branch {
         page.field("branch", branch);
     }

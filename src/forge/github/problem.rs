@@ -37,10 +37,7 @@ pub(super) fn classify(
         404 | 410 => refused(ForgeProblem::NotFound),
         408 | 500..=599 => ForgeError::Unreachable(text),
         // Not followed: the token is for this host, and a renamed repository wants a new link.
-        300..=399 => ForgeError::Refused {
-            why: ForgeProblem::NotFound,
-            text: format!("{text} (moved; link it under its new name)"),
-        },
+        300..=399 => refused(ForgeProblem::Moved),
         400..=499 => refused(ForgeProblem::Invalid),
         _ => ForgeError::BadAnswer(text),
     }
@@ -123,7 +120,9 @@ fn message(body: &[u8]) -> String {
     let Ok(Body { message, errors }) = serde_json::from_slice(body) else { return String::new() };
     let detail = match &errors[0] {
         serde_json::Value::String(text) => Some(text.clone()),
-        object => object["message"].as_str().map(str::to_owned),
+        object => object["message"].as_str().map(str::to_owned).or_else(|| {
+            Some(format!("{} {}", object["field"].as_str()?, object["code"].as_str()?))
+        }),
     };
     short(&detail.map_or(message.clone(), |detail| format!("{message}: {detail}")))
 }
@@ -149,9 +148,9 @@ mod tests {
     #[test]
     fn statuses_become_problems() {
         for (status, problem) in [
+            (301, ForgeProblem::Moved),
             (401, ForgeProblem::Unauthorized),
             (403, ForgeProblem::Forbidden),
-            (301, ForgeProblem::NotFound),
             (404, ForgeProblem::NotFound),
             (410, ForgeProblem::NotFound),
             (422, ForgeProblem::Invalid),
@@ -161,7 +160,6 @@ mod tests {
         ] {
             assert_eq!(read(status, &[], "").problem(), problem, "{status}");
         }
-        assert!(read(301, &[], "").to_string().contains("new name"));
     }
 
     #[test]
@@ -171,6 +169,8 @@ mod tests {
             read(422, &[], body).to_string(),
             "GET /x: 422 Validation Failed: A pull request already exists"
         );
+        let body = r#"{"message":"Validation Failed","errors":[{"resource":"PullRequest","field":"base","code":"invalid"}]}"#;
+        assert_eq!(read(422, &[], body).to_string(), "GET /x: 422 Validation Failed: base invalid");
         assert_eq!(read(404, &[], "<html>").to_string(), "GET /x: 404");
     }
 

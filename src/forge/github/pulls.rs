@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::request::encoded;
 use super::{GitHub, time};
-use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls, words};
+use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls, Standing, words};
 use crate::model::{ForgeProblem, RepoName, Timestamp};
 
 /// Pages of a hundred pull requests of one branch, or comments of one pull request.
@@ -27,6 +27,8 @@ struct Wire {
 struct Head {
     #[serde(rename = "ref")]
     branch: String,
+    #[serde(default)]
+    sha: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +58,7 @@ impl From<Wire> for Pull {
         } else {
             PullState::Closed
         };
-        Self { number: wire.number, url: wire.html_url, state }
+        Self { number: wire.number, url: wire.html_url, state, head: wire.head.sha }
     }
 }
 
@@ -84,6 +86,19 @@ impl GitHub {
 
 #[async_trait]
 impl Pulls for GitHub {
+    async fn standing(&self, repo: &RepoName) -> Result<Standing, ForgeError> {
+        let found = self.repository(repo).await?;
+        Ok(if !found.name.to_string().eq_ignore_ascii_case(&repo.to_string()) {
+            Standing::Moved(found.name)
+        } else if found.archived {
+            Standing::Archived
+        } else if found.can_push {
+            Standing::Writable
+        } else {
+            Standing::ReadOnly
+        })
+    }
+
     async fn find_pull(&self, repo: &RepoName, branch: &str) -> Result<Option<Pull>, ForgeError> {
         let head = encoded(&format!("{}:{branch}", repo.owner()));
         let path = format!("/repos/{repo}/pulls?state=all&head={head}");

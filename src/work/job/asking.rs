@@ -1,9 +1,9 @@
 //! The forge under a job: its login, and what each of its refusals means for the task.
 
 use super::{Job, Stop};
-use crate::forge::ForgeError;
 use crate::forge::github::Login;
-use crate::model::{ForgeProblem, RepoProblem, StopReason};
+use crate::forge::{ForgeError, Pulls as _, Standing};
+use crate::model::{ForgeProblem, PushProblem, RepoProblem, StopReason};
 
 impl Job {
     /// Takes this machine's login for the task's forge; a repository on this disk needs none.
@@ -32,6 +32,35 @@ impl Job {
             Some(reason) => reason.into(),
             None => forge_stop(error),
         })
+    }
+
+    /// What the forge would refuse is told before the lane costs anything. A forge that does not
+    /// answer now may answer later: that stops nothing.
+    pub(super) async fn standing(&self) -> Result<(), Stop> {
+        if self.is_local() {
+            return Ok(());
+        }
+        let repo = &self.lease.task.repo;
+        let stop = |reason, text: String| Err(Stop::new(reason, text));
+        let push =
+            |why, text: &str| stop(StopReason::PushRefused { why }, format!("{repo} {text}"));
+        let moved = StopReason::RepoUnusable { why: RepoProblem::Moved };
+        match self.login()?.github.standing(repo).await {
+            Ok(Standing::Writable) => Ok(()),
+            Ok(Standing::Archived) => push(PushProblem::Archived, "is archived"),
+            Ok(Standing::ReadOnly) => {
+                push(PushProblem::NoPermission, "can be read by this login, and not pushed to")
+            }
+            Ok(Standing::Moved(name)) => stop(moved, format!("{repo} is called {name} now")),
+            Err(error @ ForgeError::Refused { why: ForgeProblem::Moved, .. }) => {
+                stop(moved, error.to_string())
+            }
+            Err(error @ ForgeError::Refused { .. }) => Err(forge_stop(error)),
+            Err(error) => {
+                tracing::debug!(task = %self.lease.task, %error, "the forge did not say what may be done");
+                Ok(())
+            }
+        }
     }
 
     /// After a job that the login was refused to: the next one asks for a token anew, since the
@@ -65,11 +94,7 @@ fn forge_stop(error: ForgeError) -> Stop {
         ForgeError::RateLimited { until } => StopReason::ForgeLimited { until: *until },
         error => StopReason::ForgeRefused { why: error.problem() },
     };
-    let text = match error.hint() {
-        Some(hint) => format!("{error} (hint: {hint}, then `relay task retry`)"),
-        None => error.to_string(),
-    };
-    Stop::new(reason, text)
+    Stop::new(reason, error.to_string())
 }
 
 #[cfg(test)]
@@ -86,7 +111,7 @@ mod tests {
             why: ForgeProblem::Unauthorized,
             text: "GET /x: 401 Bad credentials".to_owned(),
         };
-        let said = forge_stop(refused).error.unwrap();
+        let said = forge_stop(refused).hinted(&"acme/shop#1".parse().unwrap()).error.unwrap();
         assert!(said.contains("gh auth login") && said.contains("relay task retry"), "{said}");
     }
 }

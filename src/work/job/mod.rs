@@ -6,6 +6,7 @@
 
 mod asking;
 mod effects;
+mod keep;
 mod publish;
 mod run;
 
@@ -27,7 +28,8 @@ use crate::client::{Client, ClientError};
 use crate::forge::github::{Accounts, Login};
 use crate::git::Git;
 use crate::model::{
-    Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, Usage, WorkerId, fault,
+    Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, TaskId, Usage, WorkerId,
+    fault,
 };
 
 /// How long the site may be away before a step gives up on telling it.
@@ -98,12 +100,24 @@ struct Report {
     usage: Option<Usage>,
     note: Option<String>,
     pr: Option<(u64, String)>,
+    /// The file that keeps work which was not delivered.
+    kept: Option<PathBuf>,
 }
 
 impl Stop {
     /// A stop a person is told about.
     pub fn new(reason: StopReason, error: impl Into<String>) -> Self {
         Self { reason, error: Some(error.into()) }
+    }
+
+    /// With what mends it, unless it says so already.
+    fn hinted(mut self, task: &TaskId) -> Self {
+        let has_hint = self.error.as_deref().is_some_and(|error| error.contains("(hint: "));
+        if let Some(hint) = self.reason.hint(task).filter(|_| !has_hint) {
+            let error = self.error.unwrap_or_else(|| self.reason.to_string());
+            self.error = Some(format!("{error} (hint: {hint})"));
+        }
+        self
     }
 }
 
@@ -132,6 +146,7 @@ pub async fn run(
     let mut job = Job { shared, claim, lease, signal, renewal, log, login: None };
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
+    let end = end.map_err(|stop| stop.hinted(&job.lease.task));
     if let Err(stop) = &end {
         job.forget_refused_login(stop).await;
         job.log.line(&format!("stopped: {}", stop.reason));
@@ -148,11 +163,14 @@ pub async fn run(
 impl Job {
     async fn steps(&mut self, report: &mut Report) -> Result<(), Stop> {
         let mut done = Done::read(&self.claim.effects);
+        report.kept = self.kept_before(&done);
         // On the heap: one after another these are by far the largest values of the worker.
-        let work = Box::pin(self.produce(&mut done, report)).await?;
+        let mut work = Box::pin(self.produce(&mut done, report)).await?;
         report.summary.clone_from(&work.summary);
         report.usage.clone_from(&work.usage);
-        Box::pin(self.publish(&work, &mut done, report)).await
+        Box::pin(self.publish(&mut work, &mut done, report)).await?;
+        self.let_go(&work, report).await;
+        Ok(())
     }
 
     /// Does `work` between two fault points.
@@ -180,6 +198,7 @@ impl Job {
                 Ok(value)
             }
             Err(stop) => {
+                let stop = stop.hinted(task);
                 let event =
                     StepEvent::Failed { reason: stop.reason.clone(), error: stop.error.clone() };
                 self.shared.observer.step(task, step, &event);
@@ -253,6 +272,7 @@ impl Job {
             pr_url: pr_url.filter(|url| !url.is_empty()),
             summary: report.summary,
             error,
+            kept: report.kept.map(|path| path.display().to_string()),
             usage: report.usage,
             note: report.note,
         };

@@ -2,11 +2,13 @@
 //! and recorded before the next.
 
 use super::effects::Done;
-use super::run::{Work, agent, git_stop, short};
-use super::{Job, Report, Stop};
-use crate::forge::{NewPull, Pull, Pulls, words};
-use crate::git::{Commit, Push, Pushed};
-use crate::model::{Effect, Passage, PushProblem, StopReason};
+use super::run::{Work, agent, git_stop, short, start_of};
+use super::{Job, PATIENCE, Report, Stop};
+use crate::forge::{NewPull, Pull, PullState, Pulls, words};
+use crate::git::{Commit, GitError, Onto, Push, Pushed};
+use crate::model::{
+    Effect, Passage, Preference, PreferenceKey, PushProblem, RepoProblem, StopReason,
+};
 use crate::work::local_pulls::LocalPulls;
 use crate::work::observer::Step;
 use std::sync::Arc;
@@ -18,34 +20,78 @@ impl Job {
     /// From the commit to a pull request with its comment.
     pub(super) async fn publish(
         &self,
-        work: &Work,
+        work: &mut Work,
         done: &mut Done,
         report: &mut Report,
     ) -> Result<(), Stop> {
         if done.is_pushed() {
             self.log.line("   already pushed by an earlier run");
         } else {
+            let stands = Box::pin(self.check_base(work)).await;
+            self.keeping(work, report, async { stands }).await?;
             let branch = &self.claim.branch;
             let note = |commit: &Commit| format!("{} to {branch}", short(commit));
-            let commit = self
-                .step(Step::Push, self.pass(Passage::Push, self.push(work)), note)
-                .await?
-                .to_string();
+            let pushing = self.pass(Passage::Push, self.push(work));
+            let pushing = self.keeping(work, report, pushing);
+            let commit = self.step(Step::Push, pushing, note).await?.to_string();
             done.pushed = Some(commit.clone());
             self.record(Effect::Pushed { commit, branch: self.claim.branch.clone() }).await?;
         }
-        let pulls = self.pulls(work)?;
         let new = self.new_pull(work);
-        let opening = self.pull_request(&*pulls, &new, work, done);
+        let opening = async {
+            let pulls = self.pulls(work)?;
+            self.pull_request(&*pulls, &new, work, done).await
+        };
+        let opening = self.keeping(work, report, opening);
         let pull = self.step(Step::PullRequest, opening, pull_note).await?;
         report.pr = Some((pull.number, pull.url));
-        if let Err(error) = work.mirror.forget(&work.commit) {
-            tracing::debug!(task = %self.lease.task, %error, "the kept commit stays in the mirror");
-        }
         Ok(())
     }
 
+    /// Looks where the branch that the work stands on is by now. One that was renamed is followed;
+    /// where it was rewritten, the work is put on top of what it is now, so that the pull request
+    /// shows the lane's change and nothing else.
+    async fn check_base(&self, work: &mut Work) -> Result<(), Stop> {
+        if let Err(error) = self.signal.guard(Box::pin(work.mirror.refresh())).await? {
+            // What is wrong, the push is told as well, and in words about pushing.
+            self.log.line(&format!("   the base was not looked at again: {error}"));
+            return Ok(());
+        }
+        let tip = match work.mirror.tip(&work.base_branch) {
+            Err(GitError::NoBranch(_)) if !self.is_local() => {
+                let asking = Box::pin(work.mirror.remote_head());
+                work.base_branch = self.signal.guard(asking).await?.map_err(git_stop)?;
+                self.log.line(&format!("   the default branch is {} now", work.base_branch));
+                work.mirror.tip(&work.base_branch)
+            }
+            tip => tip,
+        };
+        let tip = tip.map_err(git_stop)?;
+        match work.mirror.onto(&work.base, &work.commit, &tip).await.map_err(git_stop)? {
+            Onto::AsItIs => Ok(()),
+            Onto::Nothing => Err(Stop::new(
+                StopReason::NoChanges,
+                format!("`{}` has the same change already", work.base_branch),
+            )),
+            Onto::Conflict { path } => Err(Stop::new(
+                StopReason::PushRefused { why: PushProblem::BaseRewritten },
+                format!(
+                    "`{}` was rewritten while the lane ran, and the work does not fit on it: {}",
+                    work.base_branch,
+                    start_of(&path)
+                ),
+            )),
+            Onto::Commit(commit) => {
+                let why = format!("`{}` was rewritten; the work now stands on", work.base_branch);
+                self.log.line(&format!("   {why} {} as {}", short(&tip), short(&commit)));
+                (work.commit, work.base) = (commit, tip);
+                self.record(work.committed()).await
+            }
+        }
+    }
+
     async fn push(&self, work: &Work) -> Result<Commit, Stop> {
+        self.check_workflows(work).await?;
         let (identity, name) = (agent(), self.fence_name());
         let made = |effect: &Effect| match effect {
             Effect::Committed { commit, .. } | Effect::Pushed { commit, .. } => commit.parse().ok(),
@@ -65,28 +111,29 @@ impl Job {
                 "another run of this task moved the branch while this one pushed",
             )),
             Ok(Pushed::Refused { why, text }) => {
-                let kept = self.pass(Passage::Keep, self.keep_work(work)).await;
-                Err(Stop::new(
-                    StopReason::PushRefused { why },
-                    format!("{}{kept}", push_words(why, &text)),
-                ))
+                Err(Stop::new(StopReason::PushRefused { why }, push_words(&text)))
             }
             Err(error) => Err(git_stop(error)),
         }
     }
 
-    /// Keeps the work of a refused push as a bundle, so that it is not lost with the mirror.
-    async fn keep_work(&self, work: &Work) -> String {
-        let name = format!("{}-{}.bundle", self.claim.branch.replace('/', "-"), self.lease.epoch);
-        let path =
-            self.shared.kept.join(self.lease.task.repo.to_string().replace('/', "_")).join(name);
-        match work.mirror.bundle(&work.base, &work.commit, &self.claim.branch, &path).await {
-            Ok(()) => format!(". The work is kept in {}", path.display()),
-            Err(error) => {
-                tracing::error!(task = %self.lease.task, %error, "the work could not be bundled");
-                format!(". The work is commit {} in relay's own mirror", work.commit)
-            }
+    /// A changed workflow could run with the repository's secrets as soon as it is pushed: it
+    /// waits for a person who allows it.
+    async fn check_workflows(&self, work: &Work) -> Result<(), Stop> {
+        let changed = work.mirror.changed_workflow(&work.base, &work.commit).map_err(git_stop)?;
+        let Some(path) = changed else { return Ok(()) };
+        let preferences = self.tell(PATIENCE, || self.shared.client.preferences()).await?;
+        let (repo, lane) = (&self.lease.task.repo, &self.claim.task.lane);
+        let key = PreferenceKey::PushWorkflows;
+        let preference = Preference::narrowest(&preferences, key, repo, lane);
+        if preference.is_some_and(|preference| preference.value == "allow") {
+            self.log.line(&format!("   {} is changed, as push.workflows allows", start_of(&path)));
+            return Ok(());
         }
+        Err(Stop::new(
+            StopReason::RepoUnusable { why: RepoProblem::WorkflowChanged },
+            format!("the lane changed the workflow {}", start_of(&path)),
+        ))
     }
 
     fn pulls(&self, work: &Work) -> Result<Arc<dyn Pulls>, Stop> {
@@ -123,10 +170,15 @@ impl Job {
         done: &Done,
     ) -> Result<Pull, Stop> {
         let repo = &self.lease.task.repo;
-        let pull = match self
-            .pass(Passage::FindPull, self.asking(pulls.find_pull(repo, &new.branch)))
-            .await?
-        {
+        // One that is closed or merged is the end of earlier work, unless it shows this.
+        let shows_this = |pull: &Pull| {
+            pull.state == PullState::Open
+                || done.pull.as_ref().is_some_and(|(number, _)| *number == pull.number)
+                || pull.head.is_some() && pull.head == done.pushed
+        };
+        let finding = self.asking(pulls.find_pull(repo, &new.branch));
+        let found = self.pass(Passage::FindPull, finding).await?;
+        let pull = match found.filter(shows_this) {
             Some(found) => found,
             None => self.pass(Passage::OpenPull, self.asking(pulls.open_pull(repo, new))).await?,
         };
@@ -165,26 +217,12 @@ fn pull_note(pull: &Pull) -> String {
     }
 }
 
-pub(super) fn push_words(why: PushProblem, text: &str) -> String {
-    let hint = match why {
-        PushProblem::NoPermission => "give the worker's login push rights, then `relay task retry`",
-        PushProblem::Protected => {
-            "a rule protects the branch `relay/*`: allow it, then `relay task retry`"
-        }
-        PushProblem::Workflow => {
-            "the login may not change workflow files: `gh auth refresh -s workflow`"
-        }
-        PushProblem::FileTooLarge => "the host refuses a file by its size",
-        PushProblem::BranchMoved => {
-            "somebody else's commits are on the branch: merge or delete it, then `relay task retry`"
-        }
-        PushProblem::Unreachable | PushProblem::Other => "`relay task retry` pushes again",
-    };
-    // One line, since the task shows one; the remote's prefixes say nothing.
+/// What a remote said, in one line, since the task shows one; its prefixes say nothing.
+pub(super) fn push_words(text: &str) -> String {
     let said: Vec<&str> = text
         .lines()
         .map(|line| line.trim_start_matches("remote:").trim())
         .filter(|line| !line.is_empty())
         .collect();
-    format!("the push was refused: {} (hint: {hint})", said.join("; "))
+    format!("the push was refused: {}", said.join("; "))
 }

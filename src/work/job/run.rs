@@ -39,6 +39,18 @@ pub(super) struct Work {
     pub(super) usage: Option<Usage>,
 }
 
+impl Work {
+    /// The journal's entry.
+    pub(super) fn committed(&self) -> Effect {
+        Effect::Committed {
+            commit: self.commit.to_string(),
+            base: self.base.to_string(),
+            summary: self.summary.clone(),
+            usage: self.usage.as_ref().map(|usage| Box::new(UsageText::keep(usage))),
+        }
+    }
+}
+
 impl Job {
     /// Brings the work of an earlier claim back, or runs the lane.
     pub(super) async fn produce(
@@ -53,12 +65,14 @@ impl Job {
                 format!("the mirror of {} is up to date at {branch}", self.lease.task.repo)
             })
             .await?;
-        if let Some(kept) = self.kept(&mirror, done)? {
+        if let Some(kept) = self.kept(&mirror, done).await? {
             let (commit, base, Committed { summary, usage, .. }) = kept;
             self.log.line(&format!("   going on with {}, made by an earlier run", short(&commit)));
             self.start().await?;
             return Ok(Work { mirror, remote, commit, base, base_branch, summary, usage });
         }
+        // A bundle of work that is not gone on from stays for a person.
+        report.kept = None;
         *done = Done::default();
         let base = mirror.tip(&base_branch).map_err(git_stop)?;
         let copy = self
@@ -90,19 +104,15 @@ impl Job {
             summary: summary.clone(),
             usage: Some(usage.clone()),
         });
-        self.record(Effect::Committed {
-            commit: commit.to_string(),
-            base: base.to_string(),
-            summary: summary.clone(),
-            usage: Some(Box::new(UsageText::keep(&usage))),
-        })
-        .await?;
-        Ok(Work { mirror, remote, commit, base, base_branch, summary, usage: Some(usage) })
+        let usage = Some(usage);
+        let work = Work { mirror, remote, commit, base, base_branch, summary, usage };
+        self.record(work.committed()).await?;
+        Ok(work)
     }
 
     /// The work of an earlier claim, where this machine can go on with it: its own commit, or
     /// what was pushed.
-    fn kept(
+    async fn kept(
         &self,
         mirror: &Mirror,
         done: &Done,
@@ -112,7 +122,7 @@ impl Job {
         let ids = [Some(kept.commit.clone()), done.pushed.clone()];
         for id in ids.into_iter().flatten() {
             if let Ok(commit) = id.parse::<Commit>()
-                && mirror.holds(&commit).map_err(git_stop)?
+                && self.has(mirror, &commit).await?
             {
                 return Ok(Some((commit, base, kept)));
             }
@@ -137,9 +147,16 @@ impl Job {
             }
             git.remote_head(repo, remote).await
         });
-        let asking = Box::pin(async { tokio::join!(git.mirror(repo, remote), head) });
-        let (mirror, branch) = self.signal.guard(asking).await?;
-        let (mirror, branch) = (mirror.map_err(git_stop)?, branch.map_err(git_stop)?);
+        let asking =
+            Box::pin(async { tokio::join!(git.mirror(repo, remote), head, self.standing()) });
+        let (mirror, branch, standing) = self.signal.guard(asking).await?;
+        let mirror = mirror.map_err(git_stop)?;
+        let branch = branch.map_err(|error| match error {
+            // It has commits, as the mirror shows; what it calls its default has none.
+            GitError::Repo { why: RepoProblem::Empty, .. } => git_stop(GitError::NoDefaultBranch),
+            error => git_stop(error),
+        })?;
+        standing?;
         if self.lease.epoch > Epoch(1) {
             let shutting = self.shut_out_older_claims(&mirror, remote);
             self.pass(Passage::Fence, shutting).await?;
@@ -154,7 +171,7 @@ impl Job {
             FenceClaim::Held | FenceClaim::Unsupported => Ok(()),
             FenceClaim::Stale => Err(StopReason::LeaseLost.into()),
             FenceClaim::Refused { why, text } => {
-                Err(Stop::new(StopReason::PushRefused { why }, push_words(why, &text)))
+                Err(Stop::new(StopReason::PushRefused { why }, push_words(&text)))
             }
         }
     }
@@ -211,27 +228,26 @@ impl Job {
         let identity = agent();
         let message = words::commit_message(&self.claim.task);
         let commit = async {
-            let request = SnapshotRequest {
-                identity: &identity,
-                message: &message,
-                at: self.shared.clock.now(),
-                allow_workflows: false,
-            };
+            let at = self.shared.clock.now();
+            let request = SnapshotRequest { identity: &identity, message: &message, at };
             match self.snapshot(mirror, &copy, &request).await? {
                 Snapshot::Commit { commit, .. } => Ok(commit),
                 Snapshot::NoChanges => {
                     let filled = disk_filled(&StopReason::NoChanges, &dir.path);
                     Err(filled.unwrap_or_else(|| {
-                        Stop::new(
-                            StopReason::NoChanges,
-                            "the lane made no changes (hint: `relay task log` shows what it did)",
-                        )
+                        Stop::new(StopReason::NoChanges, "the lane made no changes")
                     }))
                 }
-                Snapshot::Refused { why, path } => Err(Stop::new(
-                    StopReason::RepoUnusable { why },
-                    format!("what the lane left cannot be committed: {}", start_of(&path)),
-                )),
+                Snapshot::Refused { why, path } => {
+                    let path = start_of(&path);
+                    let kept = self.rescue(mirror, &copy, &request).await;
+                    let mut error = format!("what the lane left cannot be committed: {path}");
+                    if let Some(kept) = &kept {
+                        error = format!("{error}; the rest of the work is in {}", kept.display());
+                    }
+                    report.kept = kept;
+                    Err(Stop::new(StopReason::RepoUnusable { why }, error))
+                }
             }
         };
         let commit = self.step(Step::Commit, self.pass(Passage::Commit, commit), short).await?;
@@ -354,7 +370,7 @@ pub(super) fn git_stop(error: GitError) -> Stop {
 }
 
 /// A path of a lane's may be as long as paths get.
-fn start_of(path: &str) -> String {
+pub(super) fn start_of(path: &str) -> String {
     let mut start: String = path.chars().take(200).collect();
     if start.len() < path.len() {
         start.push('…');

@@ -193,3 +193,95 @@ async fn a_push_whose_answer_is_lost_is_not_pushed_twice() {
         .count();
     assert_eq!(pushes, 1);
 }
+
+/// A host whose hook refuses the hidden ref, so that each push goes twice: with the ref, then with
+/// a trailer and without.
+fn refuse_hidden_refs(two: &Two) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let hook = two.bench.origin.bare.join("hooks/update");
+    std::fs::write(&hook, "#!/bin/sh\ncase $1 in refs/relay/*) exit 1;; esac\n").unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Does something while the push that carries the trailer is on its way.
+async fn on_its_way<T>(
+    two: &Two,
+    who: &Worker,
+    user: &str,
+    happens: impl Future<Output = T>,
+) -> (Pushed, T) {
+    const POST: &str = "POST /shop.git/git-receive-pack";
+    let mut with_the_ref = two.host.hold(user, POST);
+    tokio::join!(who.push(), async {
+        with_the_ref.arrived().await;
+        let mut with_trailer = two.host.hold(user, POST);
+        with_the_ref.release();
+        with_trailer.arrived().await;
+        let happened = happens.await;
+        with_trailer.release();
+        happened
+    })
+}
+
+fn has_trailer(pushed: &Pushed) -> bool {
+    matches!(pushed, Pushed::Done { fenced: Fenced::Trailer, .. })
+}
+
+#[tokio::test]
+async fn without_the_hidden_ref_the_owner_s_push_shuts_the_zombie_out() {
+    let two = Two::new().await;
+    refuse_hidden_refs(&two);
+    let (zombie, owner) = on_its_way(&two, &two.zombie, "zombie", two.owner.push()).await;
+    assert!(has_trailer(&owner), "{owner:?}");
+    assert_eq!(zombie, STALE);
+    let Pushed::Done { commit, .. } = owner else { unreachable!() };
+    assert_eq!(two.branch().as_deref(), Some(commit.as_str()));
+}
+
+#[tokio::test]
+async fn without_the_hidden_ref_a_zombie_that_lands_first_is_replaced() {
+    let two = Two::new().await;
+    refuse_hidden_refs(&two);
+    assert_eq!(two.owner.fence().await, FenceClaim::Unsupported);
+    let mut with_trailer = two.host.hold("owner", "POST /shop.git/git-receive-pack");
+    let (owner, zombie) = tokio::join!(two.owner.push(), async {
+        with_trailer.arrived().await;
+        let zombie = two.zombie.push().await;
+        with_trailer.release();
+        zombie
+    });
+    assert!(has_trailer(&zombie) && has_trailer(&owner), "{zombie:?} {owner:?}");
+    let Pushed::Done { commit, .. } = owner else { unreachable!() };
+    assert_eq!(two.branch().as_deref(), Some(commit.as_str()));
+    assert_eq!(two.zombie.push().await, STALE);
+}
+
+#[tokio::test]
+async fn without_the_hidden_ref_a_person_s_commit_stays_as_well() {
+    let two = Two::new().await;
+    refuse_hidden_refs(&two);
+    let (zombie, theirs) = on_its_way(&two, &two.zombie, "zombie", async {
+        two.bench.origin.commit("relay/claude-1", &[("mine.txt", "x")])
+    })
+    .await;
+    assert!(
+        matches!(&zombie, Pushed::Refused { why: relay::model::PushProblem::BranchMoved, .. }),
+        "{zombie:?}"
+    );
+    assert_eq!(two.branch(), Some(theirs));
+}
+
+/// A later claim moves the hidden ref, then both: either answer may be lost, or both.
+#[tokio::test]
+async fn a_later_claim_s_lost_answers_are_found_to_have_landed() {
+    let two = Two::new().await;
+    assert_eq!(two.zombie.push().await, done(&two.zombie));
+    for _ in 0..2 {
+        two.host.lose_answer("owner", "POST /shop.git/git-receive-pack");
+    }
+    assert_eq!(two.owner.push().await, done(&two.owner));
+    two.assert_owner_stands();
+    let asked = two.host.asked();
+    let lost = asked.iter().filter(|a| a.line.starts_with("POST") && a.status == 502).count();
+    assert_eq!(lost, 2);
+}

@@ -93,10 +93,7 @@ async fn a_branch_relay_never_pushed_is_a_person_s() {
 async fn a_host_s_refusal_is_named_and_nothing_lands() {
     let refusals = [
         ("echo 'error: GH006: Protected branch update failed' >&2; exit 1", PushProblem::Protected),
-        (
-            "echo 'error: GH013: Repository rule violations found' >&2; exit 1",
-            PushProblem::Protected,
-        ),
+        ("echo 'error: GH013: Repository rule violations found' >&2; exit 1", PushProblem::Ruleset),
         ("echo 'error: GH001: Large files detected.' >&2; exit 1", PushProblem::FileTooLarge),
         (
             "echo 'refusing to allow an OAuth App to create or update workflow without `workflow` scope' >&2; exit 1",
@@ -116,7 +113,7 @@ async fn a_host_s_refusal_is_named_and_nothing_lands() {
     }
     std::fs::remove_file(bench.origin.bare.join("hooks/pre-receive")).unwrap();
     hook(&bench, "update", "case $1 in refs/heads/*) exit 1;; esac");
-    assert_eq!(why(&push(&mirror, &bench.local(), &one, 1).await).0, PushProblem::Protected);
+    assert_eq!(why(&push(&mirror, &bench.local(), &one, 1).await).0, PushProblem::Declined);
     assert_eq!((bench.origin.at(B), bench.origin.at(F)), (None, None));
     std::fs::remove_file(bench.origin.bare.join("hooks/update")).unwrap();
     // A branch `relay` leaves no room for `relay/…`.
@@ -140,7 +137,7 @@ async fn a_login_without_the_right_and_a_host_that_is_gone() {
     let read_only = push(&mirror, &host.remote("shop", Some("right")), &one, 1).await;
     assert_eq!(why(&read_only).0, PushProblem::NoPermission);
     let gone = push(&mirror, &host.remote("nothing", Some("right")), &one, 1).await;
-    assert_eq!(why(&gone).0, PushProblem::NoPermission);
+    assert_eq!(why(&gone).0, PushProblem::NotFound);
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -150,13 +147,18 @@ async fn a_login_without_the_right_and_a_host_that_is_gone() {
     assert_eq!((bench.origin.at(B), bench.origin.at(F)), (None, None));
 }
 
-/// Three ways a host may refuse the hidden ref.
+/// Ways in which a host may refuse the hidden ref.
 #[tokio::test]
 async fn where_the_hidden_ref_is_refused_a_trailer_stands_in() {
     type Refuse = fn(&Bench);
-    let ways: [Refuse; 3] = [
+    let ways: [Refuse; 4] = [
         |bench| drop(git(&bench.origin.bare, &["config", "receive.hideRefs", "refs/relay"])),
         |bench| hook(bench, "update", "case $1 in refs/relay/*) exit 1;; esac"),
+        // One word for the whole push: which ref was meant shows when it is sent without the other.
+        |bench| {
+            let script = "while read -r _ _ ref; do case $ref in refs/relay/*) exit 1;; esac; done";
+            hook(bench, "pre-receive", script);
+        },
         |bench| drop(git(&bench.origin.bare, &["config", "receive.advertiseAtomic", "false"])),
     ];
     for refuse in ways {

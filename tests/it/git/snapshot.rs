@@ -101,7 +101,7 @@ async fn one_commit_has_everything_the_lane_changed() {
 #[tokio::test]
 async fn what_must_not_be_committed_is_refused_by_name() {
     type Make = fn(&std::path::Path);
-    let cases: [(&str, RepoProblem, Make); 14] = [
+    let cases: [(&str, RepoProblem, Make); 12] = [
         ("sub", RepoProblem::NestedGit, |dir| {
             git(dir, &["init", "-q", "sub"]);
         }),
@@ -129,12 +129,6 @@ async fn what_must_not_be_committed_is_refused_by_name() {
         ("SRC/main.rs", RepoProblem::CaseCollision, |dir| write(dir, "SRC/main.rs", "x")),
         ("huge", RepoProblem::FileTooLarge, |dir| {
             std::fs::File::create(dir.join("huge")).unwrap().set_len(HOST_FILE_LIMIT + 1).unwrap();
-        }),
-        (".github/workflows/new.yml", RepoProblem::WorkflowChanged, |dir| {
-            write(dir, ".github/workflows/new.yml", "on: push");
-        }),
-        (".github/workflows/ci.yml", RepoProblem::WorkflowChanged, |dir| {
-            std::fs::remove_file(dir.join(".github/workflows/ci.yml")).unwrap();
         }),
         ("GIT~1", RepoProblem::NestedGit, |dir| write(dir, "GIT~1", "x")),
     ];
@@ -183,17 +177,34 @@ async fn what_was_there_before_or_is_ignored_is_let_be() {
 }
 
 #[tokio::test]
-async fn workflows_may_change_where_a_person_allowed_it() {
-    let bench = Bench::new(&[("a.txt", "x")]);
-    let (mirror, copy) = bench.copy().await;
-    write(copy.dir(), ".github/workflows/ci.yml", "on: push");
-    let identity = agent();
-    let message = "\0\u{1b}]0;title\u{7}\n";
-    let request = SnapshotRequest { identity: &identity, message, at: AT, allow_workflows: true };
-    let made = mirror.snapshot(&copy, &request).await.unwrap();
-    let Snapshot::Commit { commit, .. } = made else { panic!("{made:?}") };
-    let mirror_dir = bench.cache().join("acme/shop.git");
-    assert_eq!(git(&mirror_dir, &["show", "-s", "--format=%B", commit.as_str()]), "]0;title");
+async fn a_commit_tells_whether_it_changes_workflows() {
+    type Make = fn(&std::path::Path);
+    let cases: [(Option<&str>, Make); 4] = [
+        (Some(".github/workflows/new.yml"), |dir| {
+            write(dir, ".github/workflows/new.yml", "on: push");
+        }),
+        (Some(".github/workflows/ci.yml"), |dir| {
+            std::fs::remove_file(dir.join(".github/workflows/ci.yml")).unwrap();
+        }),
+        (Some(".github/workflows/ci.yml"), |dir| {
+            std::fs::rename(dir.join(".github/workflows/ci.yml"), dir.join("ci.yml")).unwrap();
+        }),
+        (None, |dir| write(dir, ".github/CODEOWNERS", "* @mona")),
+    ];
+    for (expected, make) in cases {
+        let bench = Bench::new(&[(".github/workflows/ci.yml", "on: push")]);
+        let (mirror, copy) = bench.copy().await;
+        make(copy.dir());
+        let identity = agent();
+        let message = "\0\u{1b}]0;title\u{7}\n";
+        let request = SnapshotRequest { identity: &identity, message, at: AT };
+        let made = mirror.snapshot(&copy, &request).await.unwrap();
+        let Snapshot::Commit { commit, .. } = made else { panic!("{made:?}") };
+        let found = mirror.changed_workflow(copy.base(), &commit).unwrap();
+        assert_eq!(found.as_deref(), expected);
+        let mirror_dir = bench.cache().join("acme/shop.git");
+        assert_eq!(git(&mirror_dir, &["show", "-s", "--format=%B", commit.as_str()]), "]0;title");
+    }
 }
 
 #[tokio::test]

@@ -193,6 +193,7 @@ impl TestWorker {
             pr_url: None,
             summary: Some("Mended.".to_owned()),
             error: None,
+            kept: None,
             usage: None,
             note: None,
         }

@@ -63,6 +63,15 @@ struct Shared {
     asked: Mutex<Vec<Asked>>,
     holds: Mutex<Vec<Hold>>,
     losses: Mutex<Vec<(String, String)>>,
+    refusal: Mutex<Option<Refusal>>,
+}
+
+/// What every request is answered whose line contains `line_has`.
+#[derive(Clone)]
+struct Refusal {
+    line_has: String,
+    status: u16,
+    text: String,
 }
 
 struct Hold {
@@ -81,6 +90,7 @@ impl GitHttp {
             asked: Mutex::default(),
             holds: Mutex::default(),
             losses: Mutex::default(),
+            refusal: Mutex::default(),
         });
         let app = Router::new().fallback(answer).with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -110,6 +120,17 @@ impl GitHttp {
         self.shared.losses.lock().unwrap().push((user.to_owned(), line_has.to_owned()));
     }
 
+    /// From now on, whoever asks such a thing is answered this, in GitHub's way.
+    pub fn refuse(&self, line_has: &str, status: u16, text: &str) {
+        let (line_has, text) = (line_has.to_owned(), text.to_owned());
+        *self.shared.refusal.lock().unwrap() = Some(Refusal { line_has, status, text });
+    }
+
+    /// Answers again.
+    pub fn accept(&self) {
+        *self.shared.refusal.lock().unwrap() = None;
+    }
+
     /// Holds back the next request of `user` (empty: anybody) whose line contains `line_has`.
     pub fn hold(&self, user: &str, line_has: &str) -> Held {
         let ((arrived, is_there), (release, may_go)) = (oneshot::channel(), oneshot::channel());
@@ -135,9 +156,12 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
             None => None,
         }
     };
-    let response = match user {
-        None => challenge(),
-        Some(user) => {
+    let refusal = shared.refusal.lock().unwrap().clone();
+    let refusal = refusal.filter(|refusal| line.contains(&refusal.line_has));
+    let response = match (user, refusal) {
+        (None, _) => challenge(),
+        (Some(_), Some(refusal)) => refused(&refusal),
+        (Some(user), None) => {
             let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
             let hold = {
                 let mut holds = shared.holds.lock().unwrap();
@@ -167,6 +191,15 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let status = response.status().as_u16();
     shared.asked.lock().unwrap().push(Asked { line, authorization, status });
     response
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    Response::builder()
+        .status(refusal.status)
+        .header("content-type", "text/plain")
+        .header("location", "http://127.0.0.1:9/elsewhere.git/info/refs")
+        .body(Body::from(refusal.text.clone()))
+        .unwrap()
 }
 
 fn bad_gateway() -> Response {

@@ -16,6 +16,9 @@ impl FakeGitHub {
             (_, ["repos", owner, name, rest @ ..]) => {
                 let name = format!("{owner}/{name}");
                 let id = world.new_id();
+                if let Some(new) = world.moved.get(&name) {
+                    return Said::no(301, &format!("Moved Permanently to {new}"));
+                }
                 match world.repos.get_mut(&name) {
                     Some(repo) => repo.say(&self.base, &name, rest, asked, now, id),
                     None => Said::no(404, "Not Found"),
@@ -72,7 +75,7 @@ impl Repo {
                 "full_name": name,
                 "default_branch": self.default_branch,
                 "archived": self.archived,
-                "fork": false,
+                "fork": self.fork,
                 "permissions": { "pull": true, "push": writes, "admin": permission == "admin" },
                 "clone_url": self.clone_url,
                 "html_url": format!("{base}/{name}"),
@@ -113,10 +116,11 @@ impl Repo {
             ("GET", ["pulls"]) => asked.page(self.listed_pulls(base, name, asked)),
             ("POST", ["pulls"]) => self.open_pull(base, name, asked, now, writes),
             (_, ["issues" | "pulls", number, rest @ ..]) => {
-                let Some(item) = number.parse().ok().and_then(|n| self.items.get_mut(&n)) else {
-                    return Said::no(404, "Not Found");
-                };
-                item.say(base, name, rest, asked, now, id)
+                let number = number.parse().ok().filter(|n| self.items.contains_key(n));
+                let Some(number) = number else { return Said::no(404, "Not Found") };
+                let head = self.shown(&self.items[&number]);
+                let item = self.items.get_mut(&number).unwrap();
+                item.say(base, name, rest, asked, (now, id, head))
             }
             _ => Said::no(404, "Not Found"),
         }
@@ -146,7 +150,7 @@ impl Repo {
         newest_first
             .filter(|item| state == "all" || (state == "open") == item.open)
             .filter(|item| item.pull.as_ref().is_some_and(|p| head.is_none_or(|h| h == p.branch)))
-            .map(|item| item.pull_json(base, name))
+            .map(|item| item.pull_json(base, name, self.shown(item)))
             .collect()
     }
 
@@ -166,7 +170,13 @@ impl Repo {
         if !writes {
             return Said::no(403, "Resource not accessible by personal access token");
         }
-        if there || asked.text("base").is_empty() {
+        let invalid = ["base", "head"].into_iter().find(|part| !self.has_branch(&asked.text(part)));
+        if let Some(field) = invalid {
+            let error = json!({ "resource": "PullRequest", "field": field, "code": "invalid" });
+            let body = json!({ "message": "Validation Failed", "errors": [error] });
+            return Said { status: 422, body, more: false };
+        }
+        if there {
             let owner = name.split('/').next().unwrap();
             return Said {
                 status: 422,
@@ -176,10 +186,11 @@ impl Repo {
                 more: false,
             };
         }
-        let pull = PullPart { branch, base: asked.text("base"), merged_at: None };
+        let pull = PullPart { branch, base: asked.text("base"), head: None, merged_at: None };
         let number =
             self.add(asked.login, &asked.text("title"), &asked.text("body"), Some(pull), now);
-        Said::made(self.items[&number].pull_json(base, name))
+        let item = &self.items[&number];
+        Said::made(item.pull_json(base, name, self.shown(item)))
     }
 }
 
@@ -190,12 +201,13 @@ impl Item {
         name: &str,
         rest: &[&str],
         asked: &Asked<'_>,
-        now: Timestamp,
-        id: u64,
+        (now, id, head): (Timestamp, u64, Option<String>),
     ) -> Said {
         match (asked.method, asked.path[3], rest) {
             ("GET", "issues", []) => Said::ok(self.issue_json(base, name)),
-            ("GET", "pulls", []) if self.pull.is_some() => Said::ok(self.pull_json(base, name)),
+            ("GET", "pulls", []) if self.pull.is_some() => {
+                Said::ok(self.pull_json(base, name, head))
+            }
             ("GET", "issues", ["events"]) => {
                 asked.page(self.events.iter().map(Happened::json).collect())
             }
@@ -233,7 +245,7 @@ impl Item {
         issue
     }
 
-    fn pull_json(&self, base: &str, name: &str) -> Value {
+    fn pull_json(&self, base: &str, name: &str, head: Option<String>) -> Value {
         let pull = self.pull.as_ref().unwrap();
         json!({
             "number": self.number,
@@ -242,7 +254,7 @@ impl Item {
             "state": if self.open { "open" } else { "closed" },
             "merged": pull.merged_at.is_some(),
             "merged_at": pull.merged_at.map(iso),
-            "head": { "ref": pull.branch },
+            "head": { "ref": pull.branch, "sha": head },
             "base": { "ref": pull.base },
             "html_url": format!("{base}/{name}/pull/{}", self.number),
         })

@@ -2,6 +2,7 @@
 //! talk to as a person would, and relay by REST and GraphQL. It can be told to fail.
 
 mod answers;
+mod fate;
 mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +38,8 @@ struct World {
     next_id: u64,
     no_graphql: bool,
     ahead_ms: i64,
+    /// Old names, each with the new one.
+    moved: BTreeMap<String, String>,
 }
 
 /// One request that reached the server.
@@ -71,7 +74,10 @@ pub enum Fault {
 struct Repo {
     default_branch: String,
     archived: bool,
+    fork: bool,
     clone_url: String,
+    /// The bare repository behind it, where a test has one.
+    files: Option<std::path::PathBuf>,
     permissions: BTreeMap<String, String>,
     items: BTreeMap<u64, Item>,
 }
@@ -95,6 +101,8 @@ struct Item {
 struct PullPart {
     branch: String,
     base: String,
+    /// The commit it showed when it was closed; of an open one that is the branch's.
+    head: Option<String>,
     merged_at: Option<Timestamp>,
 }
 
@@ -223,7 +231,8 @@ impl FakeRepo {
     }
 
     pub fn pull(&self, by: &str, title: &str, branch: &str) -> u64 {
-        let pull = PullPart { branch: branch.to_owned(), base: "main".to_owned(), merged_at: None };
+        let base = self.with(|repo| repo.default_branch.clone());
+        let pull = PullPart { branch: branch.to_owned(), base, head: None, merged_at: None };
         self.item(by, title, "", Some(pull))
     }
 
@@ -267,7 +276,7 @@ impl FakeRepo {
 
     pub fn close(&self, number: u64, by: &str) {
         self.happens(number, "closed", by, None);
-        self.change(number, |item| item.open = false);
+        self.with(|repo| repo.close(number));
     }
 
     /// Merges a pull request, and closes the issues it says it closes.
