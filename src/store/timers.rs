@@ -32,7 +32,7 @@ pub struct Sweep {
 pub struct SweepRules {
     /// Of leases, and what becomes of their tasks.
     pub limits: DeathLimits,
-    /// The longest that a task is parked for anything but a quota or a forge's limit.
+    /// The longest that a task is parked for anything but a time that a vendor or forge named.
     pub longest_pause: Duration,
     /// Whether leases that ran out end now, or are left to their workers for a while.
     pub end_leases: bool,
@@ -92,8 +92,7 @@ pub(super) fn sweep_text(rules: &SweepRules) -> String {
             update tasks set expires_at = $1 + {lease} where expires_at > $1 + {lease};
             update tasks set parked_until = $1 + {pause}
             where parked_until > $1 + {pause}
-              and coalesce(stop_reason, '') not like '{{\"reason\":\"quota\"%'
-              and coalesce(stop_reason, '') not like '{{\"reason\":\"forge_limited\"%';
+              and coalesce(stop_reason, '') not like '%\"until\":%';
             update workers set last_seen = $1 where last_seen > $1;"
     );
     if rules.end_leases {

@@ -11,7 +11,7 @@ const HOUR: i64 = 3600;
 
 super::on_each_database!(
     a_dead_workers_lease_is_not_held_for_longer_by_a_clock_that_went_back,
-    a_pause_is_not_longer_by_a_clock_that_went_back_but_a_quotas_time_stands,
+    a_pause_is_not_longer_by_a_clock_that_went_back_but_a_limits_time_stands,
     leases_are_spared_for_a_while_and_nothing_else_is,
     the_fence_holds_whatever_the_clock_says,
     a_label_set_again_counts_after_the_clock_was_put_right,
@@ -31,13 +31,15 @@ async fn a_dead_workers_lease_is_not_held_for_longer_by_a_clock_that_went_back(b
     assert_lost(b.queue.check_lease(&lease, &dead.worker.id).await);
 }
 
-async fn a_pause_is_not_longer_by_a_clock_that_went_back_but_a_quotas_time_stands(b: Bench) {
+async fn a_pause_is_not_longer_by_a_clock_that_went_back_but_a_limits_time_stands(b: Bench) {
     let hand = b.worker("desk", &["claude"]).await;
     let failed = b.running(1, &hand).await;
     b.finish(&failed, &hand, StopReason::VendorUnreachable).await.expect("an end");
     let quota = b.running(2, &hand).await;
     let until = b.now() + Duration::from_secs(7200);
     b.finish(&quota, &hand, StopReason::Quota { until }).await.expect("an end");
+    let limit = b.running(3, &hand).await;
+    b.finish(&limit, &hand, StopReason::ForgeLimited { until }).await.expect("an end");
     b.clock.step(-HOUR);
     b.queue.sweep().await.expect("a sweep");
     let parked = async |lease: &relay::model::LeaseRef| {
@@ -45,6 +47,7 @@ async fn a_pause_is_not_longer_by_a_clock_that_went_back_but_a_quotas_time_stand
     };
     assert_eq!(parked(&failed).await, Some(b.now() + RETRY_MOST));
     assert_eq!(parked(&quota).await, Some(until));
+    assert_eq!(parked(&limit).await, Some(until));
 }
 
 async fn leases_are_spared_for_a_while_and_nothing_else_is(b: Bench) {
