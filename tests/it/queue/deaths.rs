@@ -201,6 +201,20 @@ async fn a_sleeper_that_wakes_takes_its_death_back(b: Bench) {
         assert!(matches!(beat(&b, &hand, &lease).await, LeaseRenewal::Renewed { .. }));
         assert_eq!(b.queue.task(&id).await.expect("a task").state, TaskState::Running);
     }
+    // Each of these would be a quick one of its own, if it were one.
+    b.finish(&lease, &hand, StopReason::WorkerStopped).await.expect("an end");
+    let mut lease = lease;
+    for _ in 0..QUICK_DEATHS {
+        lease = claimed(&b, &hand).await;
+        b.advance(LEASE.as_secs());
+        b.queue.sweep().await.expect("a sweep");
+        assert!(matches!(beat(&b, &hand, &lease).await, LeaseRenewal::Renewed { .. }));
+        b.finish(&lease, &hand, StopReason::WorkerStopped).await.expect("an end");
+    }
+    lease = claimed(&b, &hand).await;
+    beat(&b, &hand, &lease).await;
+    b.advance(60);
+    beat(&b, &hand, &lease).await;
     // Also the one that seemed to be the last; the first of these is a slow one.
     for _ in 0..QUICK_DEATHS {
         b.advance(LEASE.as_secs());
