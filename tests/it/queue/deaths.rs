@@ -203,15 +203,14 @@ async fn a_sleeper_that_wakes_takes_its_death_back(b: Bench) {
     }
     // Each of these would be a quick one of its own, if it were one.
     b.finish(&lease, &hand, StopReason::WorkerStopped).await.expect("an end");
-    let mut lease = lease;
     for _ in 0..QUICK_DEATHS {
-        lease = claimed(&b, &hand).await;
+        let lease = claimed(&b, &hand).await;
         b.advance(LEASE.as_secs());
         b.queue.sweep().await.expect("a sweep");
         assert!(matches!(beat(&b, &hand, &lease).await, LeaseRenewal::Renewed { .. }));
         b.finish(&lease, &hand, StopReason::WorkerStopped).await.expect("an end");
     }
-    lease = claimed(&b, &hand).await;
+    let lease = claimed(&b, &hand).await;
     beat(&b, &hand, &lease).await;
     b.advance(60);
     beat(&b, &hand, &lease).await;
