@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{Git, GitError, Remote, error};
 use crate::model::Secret;
-use crate::process::{self, Limits, Output, Program};
+use crate::process::{self, Limits, Output, Program, WORKS_FOR, own_mark};
 
 /// Names of the environment that a machine behind a proxy or with an own certificate authority
 /// needs; whoever makes a [`Git`] may hand in these and no others.
@@ -278,6 +278,8 @@ impl Git {
         let global = home.map_or_else(|| "/dev/null".into(), |home| home.join(".gitconfig"));
         env.push(("HOME".into(), home.unwrap_or(empty_home).into()));
         env.push(("GIT_CONFIG_GLOBAL".into(), global.into()));
+        // Where this process is killed, a later one ends what it left talking.
+        env.extend(own_mark().map(|mark| (WORKS_FOR.into(), mark)));
         if let Some(remote) = remote.filter(|remote| remote.scheme != "file") {
             env.extend(self.settings.network.iter().cloned());
             if let Some(token) = &remote.token {

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::forge::github::host_of;
 use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
-use crate::process::adopt_orphans;
+use crate::process::{adopt_orphans, kill_orphaned_commands};
 use crate::work::copies::Copies;
 use crate::work::job;
 use crate::work::lane::Lanes;
@@ -66,6 +66,10 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     }
     let copies = Copies::open(home.join("work"))?;
     copies.sweep();
+    let left = kill_orphaned_commands();
+    if left > 0 {
+        tracing::warn!(left, "commands of a worker that was killed were still alive");
+    }
     if let Some(logins) = &lanes.logins {
         logins.sweep();
     }

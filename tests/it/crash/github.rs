@@ -6,6 +6,7 @@ use relay::model::{FaultPoint, Passage};
 use super::matrix::{Kill, go_through};
 use super::scene::{LANE, Scene};
 use crate::support::full::{full, skip};
+use crate::support::house::processes_with;
 use crate::support::shop::Shop;
 
 /// A scene whose worker is logged in there, with the issue as its task.
@@ -67,4 +68,35 @@ async fn full_a_worker_killed_while_it_publishes_makes_one_pull_request_and_one_
     let kept = |point: &FaultPoint| point.passage != Passage::RecordCommitted || point.after;
     let points = FaultPoint::all().filter(|p| half.contains(&p.passage)).filter(kept).collect();
     survive_all(points);
+}
+
+/// Held at the git server, so that the worker dies in the middle of it.
+async fn dies_while_git_talks(line: &str) {
+    let shop = Shop::open().await;
+    let scene = scene_at(&shop);
+    let mut request = shop.host.hold("bot", line);
+    let mut worker = scene.house.work(&["--name", "w", "--lanes", LANE]);
+    request.arrived().await;
+    worker.signal(rustix::process::Signal::KILL);
+    assert_eq!(worker.ended(), 128 + 9);
+    let git = |line: &String| line.contains("git");
+    let root = scene.house.dir.path().to_str().unwrap();
+    assert!(processes_with(root).iter().any(git), "git goes on by itself");
+    scene.drain();
+    drop(request);
+    let detail = scene.assert_history(&shop.task().0, line);
+    assert_eq!(detail["task"]["state"], "review", "{line}: {detail:#}");
+    shop.assert_one_of_each(line);
+    assert_eq!(scene.runs().len(), 1, "{line}");
+    scene.assert_clean(line);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_git_fetch_whose_worker_was_killed_is_ended_by_the_next_one() {
+    dies_while_git_talks("POST /shop.git/git-upload-pack").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_git_push_whose_worker_was_killed_is_ended_by_the_next_one() {
+    dies_while_git_talks("POST /shop.git/git-receive-pack").await;
 }
