@@ -131,14 +131,18 @@ impl Scene {
     fn journal(&self, task: &str) -> Vec<(i64, Effect)> {
         let id: TaskId = task.parse().unwrap();
         let url = format!("sqlite://{}", self.house.home.join("relay.db").display());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let reading = async {
             let store = Store::open(&url).await.unwrap();
             let journal = store.journal(&id).await.unwrap();
             store.close().await;
             journal.into_iter().map(|entry| (entry.epoch.0, entry.effect)).collect()
         };
-        std::thread::scope(|scope| scope.spawn(|| runtime.block_on(reading)).join().unwrap())
+        // In a thread of its own: the caller may be inside a runtime.
+        let read = || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_all().build().unwrap().block_on(reading)
+        };
+        std::thread::scope(|scope| scope.spawn(read).join().unwrap())
     }
 
     /// The one branch, with one commit of relay's on it, that the task became.
