@@ -63,7 +63,7 @@ fn stores(context: &Context) -> Vec<PathBuf> {
 }
 
 /// The folder itself: what is hidden from a lane by its name is hidden where it really is.
-fn without_links(folder: &Path) -> PathBuf {
+pub(super) fn without_links(folder: &Path) -> PathBuf {
     std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
 

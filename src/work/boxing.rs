@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::walls::shared;
 use crate::process::{Limits, Program, run};
 
-const LIMITS: Limits =
+pub(super) const LIMITS: Limits =
     Limits { time: Duration::from_secs(10), stdout: 64 * 1024, stderr: 16 * 1024 };
 
 /// How one try came out.

@@ -5,6 +5,7 @@
 
 pub mod backoff;
 pub mod boxing;
+pub mod canary;
 pub mod claims;
 pub mod copies;
 pub mod heartbeat;

@@ -277,6 +277,39 @@ fn full_a_killed_worker_leaves_the_persons_claude_as_it_was() {
 }
 
 #[test]
+fn full_doctor_tries_the_walls_and_claude_is_not_run_without_a_box() {
+    let Some(machine) = Machine::new() else { return };
+    machine.in_claudes_place("touch made");
+    let check = || {
+        let report = machine.house.relay(&["doctor", "--json"]).out.parse::<Value>().unwrap();
+        let checks = report["checks"].as_array().unwrap().clone();
+        checks.into_iter().find(|check| check["name"] == "walls").unwrap()
+    };
+    let root = rustix::process::geteuid().is_root();
+    assert_eq!(check()["state"], if root { "warn" } else { "ok" }, "{}", check());
+    assert!(check()["seen"].as_str().unwrap().contains("(tried)"), "{}", check());
+    // Walls that are open: all of the disk is bound as it is.
+    let open = format!(
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\n\
+         exec {} --dev-bind / / --proc /proc -- \"$@\"\n",
+        tool("bwrap").unwrap().display()
+    );
+    machine.house.program("bwrap", &open);
+    let seen = "a lane reads relay's folder, reaches sockets of this machine, writes in your home";
+    assert!(check()["seen"].as_str().unwrap().starts_with(seen), "{}", check());
+    assert_eq!(check()["state"], "fail");
+    // No box at all.
+    for program in ["bwrap", "unshare"] {
+        machine.house.program(program, "#!/bin/sh\necho no namespaces for you >&2; exit 1\n");
+    }
+    assert_eq!(check()["seen"], "none: a lane reaches all that your user may");
+    let (_, detail, log) = machine.run("claude");
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "sandbox_unavailable", "{detail:#}\n{log}");
+    assert!(detail["task"]["message"].as_str().unwrap().contains("relay doctor"), "{detail:#}");
+    machine.is_as_it_was();
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "scripts/test says where the real claude is")]
 fn full_the_real_claude_works_behind_the_walls() {
     let Some(mut machine) = Machine::new() else { return };

@@ -1,5 +1,5 @@
-//! The box, really tried: once with a program that does nothing, and once with the sandbox that
-//! claude makes for its commands inside it.
+//! The box, really tried: with a program that does nothing, with one that looks for what it must
+//! not reach, and with the sandbox that claude makes for its commands inside it.
 
 use relay_sandbox::Confinement;
 
@@ -7,6 +7,8 @@ use super::super::context::Context;
 use super::super::machine;
 use super::Check;
 use crate::work::boxing::{Boxing, Tried};
+use crate::work::canary::{Hole, holes};
+use crate::work::walls::View;
 
 const INSTALL: &str = "sudo apt install bubblewrap socat";
 /// Where the kernel or a profile forbids namespaces, no package helps.
@@ -16,7 +18,7 @@ const ALLOW: &str = "allow user namespaces: sysctl kernel.unprivileged_userns_cl
 /// Whether lanes are put in a box, and whether claude's own sandbox can be made inside it.
 pub async fn boxes(context: &Context) -> Vec<Check> {
     let boxing = machine::boxing(context).await;
-    let mut checks = vec![outer(&boxing)];
+    let mut checks = vec![outer(&boxing), walls(context, &boxing).await];
     if context.config.program("claude").is_some() {
         let socat = context.config.program("socat").is_some();
         checks.push(inner(&boxing, socat));
@@ -37,6 +39,47 @@ fn outer(boxing: &Boxing) -> Check {
     }
 }
 
+/// Whether a program in the box reaches what it must not.
+async fn walls(context: &Context, boxing: &Boxing) -> Check {
+    if !boxing.confinement.has_walls() {
+        return Check::warn("walls", "none: a lane reaches all that your user may", INSTALL);
+    }
+    let (home, relay_home) = (&context.config.user_home, &context.config.home);
+    let (home, relay_home) = (machine::without_links(home), machine::without_links(relay_home));
+    let view = View {
+        home: &home,
+        relay_home: &relay_home,
+        environment: &context.config.environment,
+        cwd: &home,
+        own: &[],
+        programs: &[],
+        given: &[],
+        replaced: &[],
+    };
+    let found = holes(&boxing.confinement, &view).await;
+    standing(&found, rustix::process::geteuid().is_root())
+}
+
+fn standing(found: &Result<Vec<Hole>, String>, root: bool) -> Check {
+    const NAME: &str = "walls";
+    const PAGE: &str = "docs/SECURITY.md says what stands in their way";
+    const USER: &str = "give relay a user of its own, as docs/SECURITY.md says";
+    match found.as_deref() {
+        Err(why) => Check::warn(NAME, format!("they could not be tried: {why}"), PAGE),
+        Ok([]) if root => {
+            let seen = "they hold (tried), but a lane as root can change settings of the kernel";
+            Check::warn(NAME, seen, USER)
+        }
+        Ok([]) => {
+            Check::ok(NAME, "relay's folder, host sockets and your home are out of reach (tried)")
+        }
+        Ok(holes) => {
+            let words: Vec<_> = holes.iter().map(|hole| hole.words()).collect();
+            Check::fail(NAME, format!("a lane {}", words.join(", ")), PAGE)
+        }
+    }
+}
+
 fn inner(boxing: &Boxing, socat: bool) -> Check {
     const NAME: &str = "claude's sandbox";
     let boxed = !matches!(boxing.confinement, Confinement::Bare { .. });
@@ -46,7 +89,7 @@ fn inner(boxing: &Boxing, socat: bool) -> Check {
         Tried::Works if boxed => Check::ok(NAME, "bubblewrap inside the box (tried), socat"),
         Tried::Works => Check::ok(NAME, "bubblewrap (tried), socat"),
         Tried::Fails { why } if boxed => {
-            let seen = format!("does not work inside the box ({why}): claude runs without the box");
+            let seen = format!("does not work inside the box ({why}): claude runs without walls");
             Check::warn(NAME, seen, ALLOW)
         }
         Tried::Fails { why } => Check::fail(NAME, why, ALLOW),
@@ -57,6 +100,19 @@ fn inner(boxing: &Boxing, socat: bool) -> Check {
 mod tests {
     use super::super::State;
     use super::*;
+
+    #[test]
+    fn walls_that_hold_and_walls_that_do_not() {
+        let of = |found: Result<Vec<Hole>, String>, root| {
+            let check = standing(&found, root);
+            (check.state, check.seen)
+        };
+        assert_eq!(of(Ok(Vec::new()), false).0, State::Ok);
+        assert_eq!(of(Ok(Vec::new()), true).0, State::Warn);
+        assert_eq!(of(Err("not permitted".to_owned()), false).0, State::Warn);
+        let open = "a lane reads relay's folder, writes in your home".to_owned();
+        assert_eq!(of(Ok(vec![Hole::File, Hole::Home]), false), (State::Fail, open));
+    }
 
     #[test]
     fn what_is_weaker_warns_and_what_stops_claude_fails() {
