@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 use serde_json::{Map, Value, json};
 
 use crate::git::remove_tree;
+use crate::model::Secret;
 
 /// How often the two logins are compared.
 const STEP: Duration = Duration::from_millis(500);
@@ -125,6 +126,16 @@ impl Login {
     #[must_use]
     pub fn home(&self) -> PathBuf {
         self.folder.join("claude")
+    }
+
+    /// The tokens of the login as the run begins, to be kept out of what it prints.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<Secret> {
+        let seen = self
+            .seen
+            .iter()
+            .flat_map(|login| ["accessToken", "refreshToken"].map(|n| login.get(n)));
+        seen.flatten().filter_map(Value::as_str).map(Secret::new).collect()
     }
 
     /// Waits for `run`, and keeps the logins in step meanwhile.
@@ -351,6 +362,9 @@ mod tests {
         assert_eq!(json_of(&lane.home().join(LOGIN)), json!({"claudeAiOauth": login("old", 10)}));
         let settings = json_of(&lane.home().join(".claude.json"));
         assert_eq!(settings, json!({"oauthAccount": {"emailAddress": "ada@example.com"}}));
+        let secrets = lane.secrets();
+        let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+        assert_eq!(secrets, ["access-old", "refresh-old"]);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&lane.home()), mode(&lane.home().join(LOGIN))), (0o700, 0o600));
         assert!(bench.logins.take("c").is_err(), "a living run's home was taken twice");

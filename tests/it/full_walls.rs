@@ -45,7 +45,8 @@ try WROTE-A-PROGRAM touch "$H/bin/new"
 mkdir -p "$H/.claude"
 echo '{"hooks":{}}' >"$H/.claude/settings.json"
 echo '{"mcpServers":{"evil":{}}}' >"$H/.claude.json"
-echo evil >"$H/.npm/evil"
+try wrote-in-store sh -c "echo evil >$H/.npm/evil"
+try FOUND-THE-DISK-WRITABLE awk '$5 == "/" && $6 ~ /^rw/ { found = 1 } END { exit !found }' /proc/self/mountinfo
 try MADE-THE-DISK-WRITABLE sh -c "mount -o remount,bind,rw / && touch $H/new"
 try TOOK-A-WALL-DOWN sh -c "umount -l $H/.ssh; grep -rq SECRET $H/.ssh"
 try TOOK-A-WALL-DOWN-BELOW unshare -Urm sh -c "umount -l $H/.ssh; grep -rq SECRET $H/.ssh"
@@ -53,7 +54,8 @@ try TOOK-RELAYS-WALL-DOWN unshare -Urm sh -c "umount -l $R; test -s $R/relay.db"
 try HAS-A-DISK sh -c "find /dev -type b | grep -q ."
 "#;
 
-const MAY: [&str; 4] = ["wrote-in-copy", "read-the-rest", "wrote-in-tmp", "abstract-socket"];
+const MAY: [&str; 5] =
+    ["wrote-in-copy", "read-the-rest", "wrote-in-tmp", "abstract-socket", "wrote-in-store"];
 
 /// A person's machine with logins, sockets and settings, and no lane that is given anything.
 struct Machine {
@@ -66,7 +68,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Option<Self> {
-        for program in ["bwrap", "socat", "unshare", "setpriv"] {
+        for program in ["bwrap", "socat", "unshare", "setpriv", "npm"] {
             if tool(program).is_none() {
                 skip(&format!("{program} is not on PATH"));
                 return None;
@@ -353,6 +355,6 @@ fn full_what_the_operator_names_is_given_to_a_process_lane() {
     let (_, detail, log) = machine.run("process:probe");
     assert_eq!(detail["task"]["state"], "review", "{detail:#}\n{log}");
     let connected = format!("CONNECTED-TO-{}", socket.display());
-    let expected = [&MAY[..], &[&connected, "wrote-in-given"]].concat();
+    let expected = [&MAY[..4], &[&connected, MAY[4], "wrote-in-given"]].concat();
     assert_eq!(machine.findings("process:probe"), expected, "a login in the folder stays hidden");
 }

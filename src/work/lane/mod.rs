@@ -185,7 +185,13 @@ impl Lanes {
                 stderr_total: invocation.stderr_total,
                 stderr_over_kills: invocation.stderr_over_kills,
             },
-            redactor: Redactor::new(self.secrets.iter().chain(brief.token).cloned()),
+            redactor: Redactor::new(
+                self.secrets
+                    .iter()
+                    .chain(brief.token)
+                    .cloned()
+                    .chain(login.iter().flat_map(Login::secrets)),
+            ),
             reader,
             login,
         })
