@@ -124,12 +124,14 @@ fn boxed(
             line.push(unshare.into());
             line.extend(["--pid", "--fork", "--kill-child=SIGKILL"].map(OsString::from));
             line.extend(["--mount-proc", "--"].map(OsString::from));
-            line.extend(INIT.map(OsString::from));
             if let (Some(walls), Some(bwrap)) = (walls, bwrap) {
+                // It is the first process, and waits for orphans as one has to.
                 line.push(bwrap.into());
                 line.extend(walls.arguments(true));
                 line.extend([OsString::from("--"), unshare.into()]);
                 line.extend(["--user", "--map-root-user", "--"].map(OsString::from));
+            } else {
+                line.extend(INIT.map(OsString::from));
             }
         }
         Confinement::Bare { setpriv } => line.extend(dying_with_parent(setpriv.as_deref())),
@@ -226,8 +228,8 @@ mod tests {
         assert_eq!(
             line(&choose(&tools(), true)),
             "/usr/bin/setpriv|--pdeathsig|KILL|--|/usr/bin/unshare|--pid|--fork\
-             |--kill-child=SIGKILL|--mount-proc|--|/bin/sh|-c|\"$@\"; exit \"$?\"|init\
-             |/usr/bin/bwrap|--unshare-ipc|--ro-bind|/|/|--dev|/dev|--bind|/proc|/proc\
+             |--kill-child=SIGKILL|--mount-proc|--|/usr/bin/bwrap|--unshare-ipc\
+             |--ro-bind|/|/|--dev|/dev|--bind|/proc|/proc\
              |--tmpfs|/tmp|--chdir|/w|--|/usr/bin/unshare|--user|--map-root-user|--|/opt/agent"
         );
         let without = choose(&Tools { bwrap: None, ..tools() }, true);
