@@ -117,19 +117,19 @@ fn a_changed_workflow_waits_for_a_person_who_allows_it() {
     let files = [".github/workflows/ci.yml"];
     assert_eq!(desk.in_bundle(&kept.expect("a bundle"), "relay/process-edit-1"), files);
 
-    // A retry changes nothing, and neither does a leave for another repository.
-    let allow = |value: &str, project: &str| {
-        let key = ["prefer", "push.workflows", value, "--scope", "project", "--scope-id", project];
+    // A retry changes nothing, and neither does a leave for another lane.
+    let allow = |value: &str, scope: &str, id: &str| {
+        let key = ["prefer", "push.workflows", value, "--scope", scope, "--scope-id", id];
         desk.house.relay(&key)
     };
-    allow("allow", "local/other").ok();
-    assert!(allow("perhaps", "local/shop").err.contains("is not one of allow, refuse"));
+    allow("allow", "lane", "claude").ok();
+    assert!(allow("perhaps", "project", "local/shop").err.contains("is not one of allow, refuse"));
     desk.house.relay(&["task", "retry", &task]).ok();
     desk.work(&["edit"]);
     assert_refused(&desk.house, &desk.detail(&task), "repo_unusable (workflow_changed)");
     assert_eq!(desk.house.in_repo(&["branch", "--list", "relay/*"]), "");
 
-    allow("allow", "local/shop").ok();
+    allow("allow", "project", "local/shop").ok();
     desk.house.relay(&["task", "retry", &task]).ok();
     desk.work(&["edit"]);
     assert_eq!(desk.detail(&task)["task"]["state"], "review");
