@@ -51,17 +51,17 @@ async fn round(shared: &Context) -> Result<(), ClientError> {
     }
     let open: Vec<Task> =
         shared.client.tasks(None).await?.into_iter().filter(|task| !is_over(task)).collect();
+    let needs = |repo: &RepoName| open.iter().any(|task| task.id.repo == *repo);
+    for (repo, _) in unused.into_iter().filter(|(repo, _)| !needs(repo)) {
+        if let Err(error) = shared.git.remove_mirror(&repo) {
+            tracing::warn!(%repo, %error, "a mirror that is not used stays");
+        }
+    }
     for bundle in bundles {
         if !open.iter().any(|task| is_of(&bundle, task))
             && let Err(error) = fs::remove_file(&bundle)
         {
             tracing::warn!(path = %bundle.display(), %error, "a bundle stays");
-        }
-    }
-    let needs = |repo: &RepoName| open.iter().any(|task| task.id.repo == *repo);
-    for (repo, _) in unused.into_iter().filter(|(repo, _)| !needs(repo)) {
-        if let Err(error) = shared.git.remove_mirror(&repo) {
-            tracing::warn!(%repo, %error, "a mirror that is not used stays");
         }
     }
     for (repo, old) in commits {
