@@ -83,12 +83,12 @@ async fn dies_while_git_talks(line: &str) {
     let root = scene.house.dir.path().to_str().unwrap();
     assert!(processes_with(root).iter().any(git), "git goes on by itself");
     scene.drain();
-    drop(request);
     let detail = scene.assert_history(&shop.task().0, line);
     assert_eq!(detail["task"]["state"], "review", "{line}: {detail:#}");
     shop.assert_one_of_each(line);
     assert_eq!(scene.runs().len(), 1, "{line}");
     scene.assert_clean(line);
+    drop(request);
 }
 
 #[tokio::test(flavor = "multi_thread")]
