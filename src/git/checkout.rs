@@ -79,8 +79,8 @@ impl Mirror {
     ///
     /// # Errors
     /// Where `dest` is in use, the disk refuses, an object of the mirror is broken
-    /// ([`RepoProblem::CheckoutFailed`]; the next fetch makes the mirror again), or files are
-    /// stored with LFS ([`RepoProblem::NeedsLfs`]). Nothing is left behind then.
+    /// ([`RepoProblem::CheckoutFailed`]; the next fetch makes the mirror again), or what is stored
+    /// with LFS is not to be had. Nothing is left behind then.
     pub async fn checkout(
         &self,
         base: &Commit,
@@ -131,10 +131,19 @@ impl Mirror {
         let objects = blocking(&copy.dir, move || copy_objects(&from, &to));
         let files = self.check_out_files(copy);
         tokio::try_join!(objects, files)?;
+        let (index, mirror) = (copy.folder.join(INDEX), self.paths.mirror.clone());
+        let found = blocking(&copy.folder, move || read_index(&index, &mirror)).await?;
+        if found.names_lfs {
+            let listed = copy.git(INDEX, "ls-files", ["-z", "--", ":(attr:filter=lfs)"]);
+            let listed = self.git.run(listed).await?;
+            if !listed.is_empty() {
+                self.fill_in_lfs(copy, listed).await?;
+            }
+        }
         // The lane's git sees the same files, so it can have the same index: `git status` is
         // clean at once and reads no file.
         copy_file(&copy.folder.join(INDEX), &dot_git.join("index"))?;
-        self.look_at_index(copy).await
+        self.leave_submodules(copy, found.submodules).await
     }
 
     async fn check_out_files(&self, copy: &Copy) -> Result<(), GitError> {
@@ -148,30 +157,21 @@ impl Mirror {
         }
     }
 
-    /// What the index says about submodules and LFS.
-    async fn look_at_index(&self, copy: &Copy) -> Result<Vec<PathBuf>, GitError> {
-        let (index, mirror) = (copy.folder.join(INDEX), self.paths.mirror.clone());
-        let found = blocking(&copy.folder, move || read_index(&index, &mirror)).await?;
-        if found.names_lfs {
-            let listed = copy.git(INDEX, "ls-files", ["-z", "--", ":(attr:filter=lfs)"]);
-            let listed = self.git.run(listed).await?;
-            if let Some(path) = listed.split(|&b| b == 0).find(|path| !path.is_empty()) {
-                let text = format!(
-                    "{} and perhaps others are stored with LFS, which relay does not fetch",
-                    String::from_utf8_lossy(path)
-                );
-                return Err(GitError::Repo { why: RepoProblem::NeedsLfs, text });
-            }
-        }
-        if !found.submodules.is_empty() {
-            // git then never looks into a submodule's folder, whatever a lane puts there.
+    /// git then never looks into a submodule's folder, whatever a lane puts there.
+    async fn leave_submodules(
+        &self,
+        copy: &Copy,
+        submodules: Vec<u8>,
+    ) -> Result<Vec<PathBuf>, GitError> {
+        let paths = submodules.split(|&b| b == 0).filter(|path| !path.is_empty());
+        let paths = paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        if !submodules.is_empty() {
             let args = ["-z", "--skip-worktree", "--stdin"];
             let mut mark = copy.git(INDEX, "update-index", args);
-            mark.stdin.clone_from(&found.submodules);
+            mark.stdin = submodules;
             self.git.run(mark).await?;
         }
-        let paths = found.submodules.split(|&b| b == 0).filter(|path| !path.is_empty());
-        Ok(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect())
+        Ok(paths)
     }
 }
 

@@ -25,7 +25,8 @@ pub(super) struct Finding {
 impl Finding {
     /// Whether git would read this pipe, socket or device to learn what the repository wants.
     pub fn would_hold_git_up(&self) -> bool {
-        const READ_BY_GIT: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
+        const READ_BY_GIT: [&str; 4] =
+            [".gitignore", ".gitattributes", ".gitmodules", ".lfsconfig"];
         let name = self.path.file_name().unwrap_or_default();
         self.why == RepoProblem::SpecialFile
             && READ_BY_GIT.iter().any(|read| name.eq_ignore_ascii_case(read))
@@ -76,6 +77,9 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
             } else if kind.is_dir() {
                 folders.push(path);
                 continue;
+            } else if at_top && name == ".lfsconfig" && !kind.is_file() {
+                // git-lfs reads it, wherever it leads and however long that is.
+                RepoProblem::SpecialFile
             } else if kind.is_symlink() {
                 continue;
             } else if !kind.is_file() {

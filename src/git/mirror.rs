@@ -37,6 +37,8 @@ pub(super) struct Paths {
     pub lock: PathBuf,
     /// A home with the configuration that calls a path safe.
     pub home: PathBuf,
+    /// Contents that the repository stores with LFS; they outlive the mirror.
+    pub lfs: PathBuf,
     /// One folder a lane's copy: the worker's own index of it and unaccepted objects.
     pub runs: PathBuf,
 }
@@ -105,6 +107,10 @@ impl Mirror {
     #[must_use]
     pub fn repo(&self) -> &RepoName {
         &self.repo
+    }
+
+    pub(super) fn remote(&self) -> &Remote {
+        &self.remote
     }
 
     /// The commit `branch` stood at when the mirror was fetched.
@@ -271,6 +277,7 @@ impl Paths {
             mirror: in_owner(".git"),
             lock: in_owner(".lock"),
             home: in_owner(".git.home"),
+            lfs: in_owner(".git.lfs"),
             runs: in_owner(".git.runs"),
         }
     }

@@ -17,6 +17,7 @@ mod error;
 mod fence;
 mod inspect;
 mod isolation;
+mod lfs;
 mod mirror;
 mod plant;
 mod porcelain;
@@ -61,6 +62,7 @@ struct Settings {
     cache: PathBuf,
     network: Vec<(OsString, OsString)>,
     version: tokio::sync::OnceCell<String>,
+    lfs: tokio::sync::OnceCell<bool>,
 }
 
 impl Git {
@@ -81,8 +83,13 @@ impl Git {
         network: Vec<(OsString, OsString)>,
     ) -> Self {
         let network = isolation::network(network);
-        let version = tokio::sync::OnceCell::new();
-        Self { settings: Arc::new(Settings { program, path_env, cache, network, version }) }
+        let (version, lfs) = (tokio::sync::OnceCell::new(), tokio::sync::OnceCell::new());
+        Self { settings: Arc::new(Settings { program, path_env, cache, network, version, lfs }) }
+    }
+
+    /// Whether git-lfs is here, once it was asked.
+    fn lfs(&self) -> &tokio::sync::OnceCell<bool> {
+        &self.settings.lfs
     }
 
     fn cache(&self) -> &Path {

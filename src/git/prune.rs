@@ -46,7 +46,7 @@ impl Git {
             return Ok(false);
         }
         // The lock's file stays: somebody may wait for it.
-        for folder in [&paths.runs, &paths.mirror, &paths.home] {
+        for folder in [&paths.runs, &paths.mirror, &paths.home, &paths.lfs] {
             remove_folder(folder)?;
         }
         Ok(true)

@@ -178,7 +178,35 @@ impl Mirror {
             .map(|path| std::ffi::OsString::from_vec(path.to_vec()).into())
             .collect();
         in_doubt.retain(|finding| !ignored.contains(&finding.path));
-        Ok(in_doubt)
+        self.without_lfs(copy, in_doubt).await
+    }
+
+    /// What is stored with LFS is no large file to the host: a pointer is committed in its place.
+    async fn without_lfs(
+        &self,
+        copy: &Copy,
+        mut findings: Vec<Finding>,
+    ) -> Result<Vec<Finding>, GitError> {
+        let mut ask = copy.git(INDEX, "check-attr", ["-z", "--stdin", "filter"]);
+        for Finding { path, .. } in findings.iter().filter(|f| f.why == RepoProblem::FileTooLarge) {
+            ask.stdin.extend_from_slice(path.as_os_str().as_bytes());
+            ask.stdin.push(0);
+        }
+        if ask.stdin.is_empty() || !self.git.has_lfs().await {
+            return Ok(findings);
+        }
+        let told = self.git.run(ask).await?;
+        let fields: Vec<&[u8]> = told.split(|&b| b == 0).collect();
+        let stored: HashSet<&[u8]> = fields
+            .chunks_exact(3)
+            .filter(|field| field[2] == b"lfs")
+            .map(|field| field[0])
+            .collect();
+        findings.retain(|finding| {
+            finding.why != RepoProblem::FileTooLarge
+                || !stored.contains(finding.path.as_os_str().as_bytes())
+        });
+        Ok(findings)
     }
 
     /// The tree of the copy as it is now, without the paths `left_out`; or the path git refuses to
@@ -192,6 +220,9 @@ impl Mirror {
         let dir = copy.dir().to_owned();
         blocking(copy.dir(), move || warm_copy(&from, &to, &dir)).await?;
         let mut add = copy.git(SNAPSHOT_INDEX, "add", ["--all"]);
+        if self.git.has_lfs().await {
+            self.filter_lfs(&mut add);
+        }
         if !left_out.is_empty() {
             add.args.extend(["--pathspec-from-file=-".into(), "--pathspec-file-nul".into()]);
             add.stdin.extend_from_slice(b":(top)\0");

@@ -57,8 +57,12 @@ refusals! {
         SpecialFile: "list it in .gitignore, or have the lane take it away; then `relay task retry 'TASK'` runs the lane again",
         /// The lane changed a workflow file, which could run with the repository's secrets.
         WorkflowChanged: "read the bundle; to let lanes change workflows there: `relay prefer push.workflows allow --scope project --scope-id REPO`, then `relay task retry 'TASK'`",
-        /// The repository stores files with LFS, which relay does not fetch.
-        NeedsLfs: "relay does not work on repositories that store files with LFS yet: do it by hand, then `relay task done 'TASK'`",
+        /// The repository stores files with LFS and git-lfs is missing.
+        NeedsLfs: "install git-lfs on the worker's machine and start `relay work` again; then `relay task retry 'TASK'`",
+        /// The repository's `.lfsconfig` names another host, which relay's token is not for.
+        LfsElsewhere: "take the address out of .lfsconfig on the default branch of REPO (relay uses the LFS beside the repository), then `relay task retry 'TASK'`",
+        /// A file's content is not in the repository's LFS.
+        LfsMissing: "`git lfs push --all origin` from a clone that has the file, then `relay task retry 'TASK'`",
         /// The worker's disk refused: full or read-only.
         Disk: "make room (`relay doctor` shows the disk); relay tries again by itself",
     }
@@ -87,6 +91,8 @@ refusals! {
         Workflow: "`gh auth refresh -s workflow`, or a token that may write workflows; start the worker again, then `relay task retry 'TASK'`",
         /// The host refuses a file by its size (GH001).
         FileTooLarge: "list the file in .gitignore, or store its kind with LFS; then `relay task cancel 'TASK'` and `relay task retry 'TASK'` run the lane again",
+        /// The host's LFS did not take a file's content.
+        LfsRefused: "see to what the message says (a quota of REPO's LFS, for one), then `relay task retry 'TASK'`",
         /// The branch holds commits that relay did not push.
         BranchMoved: "merge the branch, or delete or rename it on the forge; then `relay task retry 'TASK'`",
         /// The default branch was rewritten meanwhile, and the work does not fit on the new one.

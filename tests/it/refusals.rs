@@ -3,6 +3,7 @@
 mod base;
 mod copy;
 mod host;
+mod lfs;
 mod local;
 mod page;
 mod pulls;

@@ -92,6 +92,11 @@ impl Job {
 
     async fn push(&self, work: &Work) -> Result<Commit, Stop> {
         self.check_workflows(work).await?;
+        // First what the branch will name.
+        let uploading = Box::pin(work.mirror.upload_lfs(&work.remote, &work.base, &work.commit));
+        if let Some((why, text)) = self.signal.guard(uploading).await?.map_err(git_stop)? {
+            return Err(Stop::new(StopReason::PushRefused { why }, push_words(&text)));
+        }
         let (identity, name) = (agent(), self.fence_name());
         let made = |effect: &Effect| match effect {
             Effect::Committed { commit, .. } | Effect::Pushed { commit, .. } => commit.parse().ok(),

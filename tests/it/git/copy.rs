@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
-use relay::git::GitError;
+use relay::git::{Git, GitError};
 use relay::model::RepoProblem;
 
 use super::{Bench, STUBS, lines, write};
-use crate::support::repo::{git, git_succeeds};
+use crate::support::repo::{git, git_program, git_succeeds};
 
 #[tokio::test]
 async fn a_copy_is_a_complete_repository_of_its_own() {
@@ -116,13 +116,15 @@ async fn a_copy_is_removed_whatever_the_lane_did_to_it() {
 }
 
 #[tokio::test]
-async fn files_in_lfs_are_refused_by_name() {
+async fn files_in_lfs_are_refused_by_name_where_there_is_no_git_lfs() {
     let bench = Bench::new(&[(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")]);
     // The rule alone is no file in LFS.
     let (_, copy) = bench.copy().await;
     copy.remove().await.unwrap();
     bench.origin.commit("main", &[("art/big.bin", "version https://git-lfs.github.com/spec/v1\n")]);
-    let mirror = bench.mirror().await;
+    // A machine whose PATH has no git-lfs.
+    let bare_machine = Git::new(git_program(), "/nowhere".into(), bench.root.path().join("bare"));
+    let mirror = bare_machine.mirror(&super::name(), &bench.local()).await.unwrap();
     let base = mirror.tip("main").unwrap();
     let error = mirror.checkout(&base, "b", &bench.place("l"), &[]).await.unwrap_err();
     assert_eq!(error.problem(), RepoProblem::NeedsLfs);

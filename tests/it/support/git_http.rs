@@ -58,6 +58,7 @@ impl Held {
 
 struct Shared {
     root: PathBuf,
+    url: String,
     /// The `Authorization` header of each known token, and whose it is.
     users: Mutex<HashMap<String, String>>,
     asked: Mutex<Vec<Asked>>,
@@ -84,8 +85,11 @@ struct Hold {
 impl GitHttp {
     /// Serves the repositories under `root`. Until a token is allowed, anybody may read and write.
     pub async fn serve(root: &Path) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
         let shared = Arc::new(Shared {
             root: root.to_owned(),
+            url: url.clone(),
             users: Mutex::default(),
             asked: Mutex::default(),
             holds: Mutex::default(),
@@ -93,8 +97,6 @@ impl GitHttp {
             refusal: Mutex::default(),
         });
         let app = Router::new().fallback(answer).with_state(shared.clone());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("bound"));
         tokio::spawn(async move { axum::serve(listener, app).await });
         Self { url, shared }
     }
@@ -159,10 +161,20 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let refusal = shared.refusal.lock().unwrap().clone();
     let refusal = refusal.filter(|refusal| line.contains(&refusal.line_has));
     let response = match (user, refusal) {
+        // As with a store of its own: the address is the right to it.
+        _ if super::lfs::is_content(head.uri.path()) => {
+            let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
+            super::lfs::content(&shared.root, &head.method, head.uri.path(), &body)
+        }
         (None, _) => challenge(),
         (Some(_), Some(refusal)) => refused(&refusal),
         (Some(user), None) => {
             let body = axum::body::to_bytes(body, usize::MAX).await.expect("a body");
+            if head.uri.path().ends_with("/info/lfs/objects/batch") {
+                let answer = super::lfs::batch(&shared.root, &shared.url, &body);
+                shared.asked.lock().unwrap().push(Asked { line, authorization, status: 200 });
+                return answer;
+            }
             let hold = {
                 let mut holds = shared.holds.lock().unwrap();
                 let at = holds.iter().position(|hold| {

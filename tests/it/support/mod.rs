@@ -7,6 +7,7 @@ pub mod full;
 pub mod git_http;
 pub mod hosted;
 pub mod house;
+pub mod lfs;
 #[cfg(target_os = "linux")]
 pub mod model;
 #[cfg(target_os = "linux")]
