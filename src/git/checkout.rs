@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::isolation::{Command, joined};
@@ -29,6 +29,9 @@ pub struct Copy {
     base: Commit,
     /// Where the base has submodules; their folders are empty in the copy.
     pub(super) submodules: Vec<PathBuf>,
+    /// The folder itself, whatever stands at its path later. While it is open the disk gives its
+    /// number to nothing else.
+    opened: fs::File,
 }
 
 impl Copy {
@@ -42,6 +45,28 @@ impl Copy {
     #[must_use]
     pub fn base(&self) -> &Commit {
         &self.base
+    }
+
+    /// Whether the folder at the copy's path is the one that was checked out: a lane may have put
+    /// a link, another folder or nothing in its place, or in the place of a folder above.
+    ///
+    /// # Errors
+    /// [`RepoProblem::CheckoutFailed`] where it is not: the lane's doing, and another run would
+    /// spend the same again.
+    pub(super) fn check_identity(&self) -> Result<(), GitError> {
+        let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+        let opened = identity(self.opened.metadata().map_err(GitError::disk(&self.dir))?);
+        let found = fs::symlink_metadata(&self.dir).map(identity);
+        match found {
+            Ok(found) if found == opened => return Ok(()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(GitError::disk(&self.dir)(error));
+            }
+            _ => {}
+        }
+        let what = if found.is_ok() { "put something else" } else { "left no folder" };
+        let text = format!("the lane {what} at {}", self.dir.display());
+        Err(GitError::Repo { why: RepoProblem::CheckoutFailed, text })
     }
 
     /// Removes the copy and what the worker kept about it, also folders that the lane made
@@ -99,11 +124,13 @@ impl Mirror {
             let source = std::io::ErrorKind::DirectoryNotEmpty.into();
             return Err(GitError::Disk { path: dest.to_owned(), source });
         }
+        let opened = fs::File::open(dest).map_err(GitError::disk(dest))?;
         let copy = Copy {
             dir: dest.to_owned(),
             folder: self.paths.runs.join(name),
             base: base.clone(),
             submodules: Vec::new(),
+            opened,
         };
         match self.fill(&copy, branch, stubs).await {
             Ok(submodules) => Ok(Copy { submodules, ..copy }),

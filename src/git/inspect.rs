@@ -1,9 +1,11 @@
 //! A look at a copy before git sees it: what lies there that must not be committed, or must not
 //! even be looked at by git. No link is followed and no file is opened.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::GitError;
@@ -47,6 +49,8 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
         return Ok(vec![Finding { why: RepoProblem::SpecialFile, path: PathBuf::new() }]);
     }
     let mut findings = Vec::new();
+    // Files with several names: how many, and which of them are here.
+    let mut shared: HashMap<(u64, u64), (u64, Vec<PathBuf>)> = HashMap::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let here = dir.join(&folder);
@@ -84,10 +88,18 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
                 continue;
             } else if !kind.is_file() {
                 RepoProblem::SpecialFile
-            } else if entry.metadata().is_ok_and(|file| file.len() > HOST_FILE_LIMIT) {
-                RepoProblem::FileTooLarge
             } else {
-                continue;
+                let Ok(file) = entry.metadata() else { continue };
+                if file.nlink() > 1 {
+                    let (_, names) = shared
+                        .entry((file.dev(), file.ino()))
+                        .or_insert_with(|| (file.nlink(), Vec::new()));
+                    names.push(path.clone());
+                }
+                if file.len() <= HOST_FILE_LIMIT {
+                    continue;
+                }
+                RepoProblem::FileTooLarge
             };
             let is_nested = why == RepoProblem::NestedGit && !at_top;
             let path = if is_nested { folder.clone() } else { path };
@@ -97,6 +109,11 @@ pub(super) fn inspect(dir: &Path) -> Result<Vec<Finding>, GitError> {
             }
         }
     }
+    // A file that also has a name outside may be one the lane could not read.
+    let outside = shared.into_values().filter(|(links, names)| *links > names.len() as u64);
+    let outside = outside.flat_map(|(_, names)| names);
+    findings.extend(outside.map(|path| Finding { why: RepoProblem::LinkOutside, path }));
+    findings.truncate(FINDINGS);
     Ok(findings)
 }
 

@@ -157,6 +157,17 @@ impl Mirror {
         Ok(repo.find_commit(commit.oid()?).is_ok())
     }
 
+    /// Removes what the worker kept about the copy that stood at `dest`: its index, and what a
+    /// snapshot wrote. The run is over.
+    ///
+    /// # Errors
+    /// Where the disk refuses.
+    pub async fn forget_copy(&self, dest: &Path) -> Result<(), GitError> {
+        let Some(name) = dest.file_name() else { return Ok(()) };
+        let folder = self.paths.runs.join(name);
+        blocking(dest, move || remove_folder(&folder)).await
+    }
+
     /// Waits for the mirror's lock; it is held until the file is dropped.
     pub(super) async fn lock(&self, exclusive: bool) -> Result<File, GitError> {
         let path = self.paths.lock.clone();

@@ -26,6 +26,7 @@ mod push;
 mod rebase;
 mod refs;
 mod remove;
+mod secrets;
 mod snapshot;
 mod tree_rules;
 mod warm_index;
@@ -37,6 +38,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::model::{IdError, Secret};
+use crate::process::Redactor;
 
 pub use checkout::Copy;
 pub use error::GitError;
@@ -53,6 +55,7 @@ pub use tree_rules::HOST_FILE_LIMIT;
 #[derive(Clone, Debug)]
 pub struct Git {
     settings: Arc<Settings>,
+    secrets: Redactor,
 }
 
 #[derive(Debug)]
@@ -84,12 +87,19 @@ impl Git {
     ) -> Self {
         let network = isolation::network(network);
         let (version, lfs) = (tokio::sync::OnceCell::new(), tokio::sync::OnceCell::new());
-        Self { settings: Arc::new(Settings { program, path_env, cache, network, version, lfs }) }
+        let settings = Settings { program, path_env, cache, network, version, lfs };
+        Self { settings: Arc::new(settings), secrets: Redactor::default() }
     }
 
     /// Whether git-lfs is here, once it was asked.
     fn lfs(&self) -> &tokio::sync::OnceCell<bool> {
         &self.settings.lfs
+    }
+
+    /// The same, which refuses a commit that holds one of `secrets`.
+    #[must_use]
+    pub fn guarding(&self, secrets: Redactor) -> Self {
+        Self { settings: Arc::clone(&self.settings), secrets }
     }
 
     fn cache(&self) -> &Path {

@@ -16,6 +16,7 @@ use super::checkout::{Copy, INDEX};
 use super::inspect::{FINDINGS, Finding, inspect, touched_submodule};
 use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking};
+use super::secrets::secret_in;
 use super::tree_rules::broken_rule;
 use super::warm_index::warm_copy;
 use super::{Commit, GitError, Identity, error, open};
@@ -67,6 +68,7 @@ impl Mirror {
         request: &SnapshotRequest<'_>,
     ) -> Result<Snapshot, GitError> {
         let _lock = self.lock(false).await?;
+        copy.check_identity()?;
         let dir = copy.dir().to_owned();
         let findings = blocking(copy.dir(), move || inspect(&dir)).await?;
         let in_the_way = self.in_the_way(copy, findings).await?;
@@ -102,6 +104,7 @@ impl Mirror {
         to: &Path,
     ) -> Result<bool, GitError> {
         let _lock = self.lock(false).await?;
+        copy.check_identity()?;
         let dir = copy.dir().to_owned();
         let findings = blocking(copy.dir(), move || inspect(&dir)).await?;
         let left_out = self.in_the_way(copy, findings).await?;
@@ -113,14 +116,16 @@ impl Mirror {
         let (folder, base) = (copy.folder.clone(), copy.base().oid()?);
         let (identity, at, message) =
             (request.identity.clone(), request.at, printable(request.message));
+        let secrets = self.git.secrets.clone();
         let made = blocking(copy.dir(), move || {
             let repo = open(&folder)?;
             let base = repo.find_commit(base)?;
-            if base.tree_id() == tree {
+            let (old, tree) = (base.tree()?, repo.find_tree(tree)?);
+            // Not in a file of relay's either.
+            if old.id() == tree.id() || secret_in(&repo, &old, &tree, &secrets)?.is_some() {
                 return Ok(None);
             }
             let by = signature(&identity, at)?;
-            let tree = repo.find_tree(tree)?;
             Ok(Some(repo.commit(None, &by, &by, &message, &tree, &[&base])?.into()))
         });
         let Some(commit) = made.await? else { return Ok(false) };
@@ -255,6 +260,7 @@ impl Mirror {
         let (folder, tree, base) = (copy.folder.clone(), *tree, copy.base().oid()?);
         let (identity, at) = (request.identity.clone(), request.at);
         let message = printable(request.message);
+        let secrets = self.git.secrets.clone();
         blocking(copy.dir(), move || {
             let repo = open(&folder)?;
             let base = repo.find_commit(base)?;
@@ -262,6 +268,9 @@ impl Mirror {
                 return Ok(Snapshot::NoChanges);
             }
             let tree = repo.find_tree(tree)?;
+            if let Some(path) = secret_in(&repo, &base.tree()?, &tree, &secrets)? {
+                return Ok(Snapshot::Refused { why: RepoProblem::SecretInTree, path });
+            }
             if let Some((why, path)) = broken_rule(&repo, &base.tree()?, &tree)? {
                 return Ok(Snapshot::Refused { why, path });
             }

@@ -47,7 +47,7 @@ refusals! {
         NestedGit: "have the lane leave no repository in its copy (say so in relay.md), or list its folder in .gitignore; then `relay task retry 'TASK'` runs the lane again",
         /// The lane touched a submodule, whose content is another repository's.
         SubmoduleChanged: "change the submodule in its own repository, and tell the lane in relay.md to leave it alone; then `relay task retry 'TASK'` runs the lane again",
-        /// The lane left a symbolic link that leaves the copy.
+        /// The lane left a link that leaves the copy: a symbolic one, or another name of a file outside.
         LinkOutside: "tell the lane in relay.md to link inside the repository only; then `relay task retry 'TASK'` runs the lane again",
         /// Two names differ only by case, which many disks cannot hold.
         CaseCollision: "tell the lane in relay.md to use another name; then `relay task retry 'TASK'` runs the lane again",
@@ -57,6 +57,8 @@ refusals! {
         SpecialFile: "list it in .gitignore, or have the lane take it away; then `relay task retry 'TASK'` runs the lane again",
         /// The lane changed a workflow file, which could run with the repository's secrets.
         WorkflowChanged: "read the bundle; to let lanes change workflows there: `relay prefer push.workflows allow --scope project --scope-id REPO`, then `relay task retry 'TASK'`",
+        /// The lane wrote a secret of the worker's into a file or a name.
+        SecretInTree: "take the token out of what the lane can read, and give the login a new one (this one is known to the lane); then `relay task retry 'TASK'` runs the lane again",
         /// The repository stores files with LFS and git-lfs is missing.
         NeedsLfs: "install git-lfs on the worker's machine and start `relay work` again; then `relay task retry 'TASK'`",
         /// The repository's `.lfsconfig` names another host, which relay's token is not for.

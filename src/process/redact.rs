@@ -15,10 +15,11 @@ pub const MASK: &str = "[redacted]";
 /// that are none, and no token that relay is handed is that short.
 pub const SHORTEST_SECRET: usize = 8;
 
-/// Finds secrets by their exact value, and in the forms in which a git command or a JSON text
-/// would show them: base64 of `x-access-token:SECRET` (HTTP basic authentication), percent-encoded,
-/// and with JSON's escapes. It does not find a secret that was changed in another way; it is the
-/// last net, and not the reason a secret stays where it belongs.
+/// Finds secrets by their exact value, and in the usual spellings: base64 (both alphabets, whatever
+/// stands before and behind, as in HTTP's basic authentication), hex, percent-encoded where a URL
+/// needs it or throughout, and with JSON's escapes where needed or throughout. It does not find a
+/// secret that was changed in another way: reversed, split over two lines or two files, encoded
+/// twice, compressed. It is the last net, and not the reason a secret stays where it belongs.
 #[derive(Clone, Default)]
 pub struct Redactor {
     /// Each at least [`SHORTEST_SECRET`] bytes, the longest first.
@@ -47,16 +48,40 @@ impl Redactor {
         String::from_utf8_lossy(&out).into_owned()
     }
 
+    /// Whether there is nothing to look for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Whether a secret stands in `bytes`.
+    #[must_use]
+    pub fn finds(&self, bytes: &[u8]) -> bool {
+        let starts = self.starts();
+        (0..bytes.len()).any(|at| {
+            starts[usize::from(bytes[at])]
+                && self.patterns.iter().any(|pattern| bytes[at..].starts_with(pattern))
+        })
+    }
+
     /// A filter for a text that comes in pieces.
     #[must_use]
     pub fn stream(&self) -> RedactorStream {
-        let mut starts = [false; 256];
-        for pattern in self.patterns.iter() {
-            if let Some(first) = pattern.first() {
-                starts[usize::from(*first)] = true;
-            }
+        RedactorStream {
+            patterns: Arc::clone(&self.patterns),
+            starts: self.starts(),
+            held: Vec::new(),
+            inside: 0,
         }
-        RedactorStream { patterns: Arc::clone(&self.patterns), starts, held: Vec::new(), inside: 0 }
+    }
+
+    /// The bytes with which a pattern begins.
+    fn starts(&self) -> [bool; 256] {
+        let mut starts = [false; 256];
+        for first in self.patterns.iter().filter_map(|pattern| pattern.first()) {
+            starts[usize::from(*first)] = true;
+        }
+        starts
     }
 }
 
@@ -144,26 +169,45 @@ impl fmt::Debug for RedactorStream {
 fn forms(secret: &str) -> Vec<Vec<u8>> {
     let basic = format!("x-access-token:{secret}");
     let json = serde_json::Value::from(secret).to_string();
-    vec![
-        secret.as_bytes().to_vec(),
-        STANDARD_NO_PAD.encode(&basic).into_bytes(),
-        URL_SAFE_NO_PAD.encode(&basic).into_bytes(),
-        percent_encoded(secret).into_bytes(),
-        json.trim_matches('"').as_bytes().to_vec(),
-    ]
+    let json = json.trim_matches('"');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut forms = vec![
+        secret.to_owned(),
+        STANDARD_NO_PAD.encode(&basic),
+        URL_SAFE_NO_PAD.encode(&basic),
+        json.to_owned(),
+        json.replace('/', "\\/"),
+    ];
+    for in_capitals in [false, true] {
+        forms.push(spelled(secret, "", in_capitals, |_| false));
+        forms.push(spelled(secret, "%", in_capitals, is_plain));
+        forms.push(spelled(secret, "%", in_capitals, |_| false));
+        forms.push(spelled(secret, "\\u00", in_capitals, |_| false));
+    }
+    for before in 0..3 {
+        forms.extend(inside_base64(secret, before));
+    }
+    forms.into_iter().map(String::into_bytes).collect()
 }
 
-fn percent_encoded(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+/// Each byte as `mark` and two digits, but those that stay.
+fn spelled(text: &str, mark: &str, in_capitals: bool, stays: impl Fn(u8) -> bool) -> String {
+    let spell = |byte: u8| match (stays(byte), in_capitals) {
+        (true, _) => char::from(byte).to_string(),
+        (false, true) => format!("{mark}{byte:02X}"),
+        (false, false) => format!("{mark}{byte:02x}"),
+    };
+    text.bytes().map(spell).collect()
+}
+
+/// The digits of a base64 text that depend on `secret` alone, where it stands `before` bytes
+/// behind a multiple of three; in both alphabets.
+fn inside_base64(secret: &str, before: usize) -> [String; 2] {
+    let padded = [vec![0; before], secret.as_bytes().to_vec()].concat();
+    // Six bits a digit: from the first that begins within the secret to the last that ends there.
+    let digits = (before * 8).div_ceil(6)..padded.len() * 8 / 6;
+    [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)]
+        .map(|text| text[digits.clone()].to_owned())
 }
 
 #[cfg(test)]
@@ -186,6 +230,30 @@ mod tests {
             redactor(&["quo\"ted-1"]).text(r#"{"a":"quo\"ted-1"}"#),
             r#"{"a":"[redacted]"}"#
         );
+    }
+
+    #[test]
+    fn secrets_go_in_every_usual_spelling() {
+        let secret = "ghp_Canary/0123+9";
+        let r = redactor(&[secret]);
+        let told = |text: &str| assert!(r.finds(text.as_bytes()), "{text} was let through");
+        for before in ["", "a", "ab", "abc", "x-access-token:"] {
+            for after in ["", "y", "yz", "xyz"] {
+                let text = format!("{before}{secret}{after}");
+                told(&STANDARD_NO_PAD.encode(&text));
+                told(&URL_SAFE_NO_PAD.encode(&text));
+            }
+        }
+        let hex: String = secret.bytes().map(|b| format!("{b:02x}")).collect();
+        let escaped: String = secret.bytes().map(|b| format!("\\u{b:04x}")).collect();
+        let quoted: String = secret.bytes().map(|b| format!("%{b:02x}")).collect();
+        for text in [&hex, &hex.to_uppercase(), &escaped, &quoted, &quoted.to_uppercase()] {
+            told(text);
+            assert_eq!(r.text(&format!("a {text} b")), "a [redacted] b");
+        }
+        told("ghp_Canary%2f0123%2b9");
+        told(r"ghp_Canary\/0123+9");
+        assert!(!r.finds(b"ghp_Canary/0123+8") && !Redactor::default().finds(secret.as_bytes()));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod full_private;
 mod full_walls;
 mod git;
 mod github;
+mod hostile_lane;
 mod intake;
 mod machine;
 mod one_machine;

@@ -18,18 +18,6 @@ fn drain(house: &House, lanes: &str) -> crate::support::house::Ran {
     house.relay(&["work", "--once", "--name", "w", "--lanes", lanes])
 }
 
-/// A vendor's program in a shell: logged in, prints `stream`, exits with `code`.
-fn fake_claude(house: &House, stream: &str, code: u8) {
-    house.program(
-        "claude",
-        &format!(
-            "#!/bin/sh\ncase \"$1\" in\n--version) echo '2.1.332 (Claude Code)'; exit 0;;\n\
-             auth) echo '{{\"loggedIn\":true,\"authMethod\":\"claude.ai\"}}'; exit 0;;\nesac\n\
-             cat > /dev/null\n{stream}\nexit {code}\n"
-        ),
-    );
-}
-
 #[test]
 fn a_task_becomes_a_branch_and_a_pull_request() {
     let house = House::new();
@@ -442,7 +430,7 @@ fn a_vendor_that_prints_rubbish_or_nothing_is_told_by_name() {
         ("head -c 100000000 /dev/zero | tr '\\0' 'x'", 0, "protocol_violation"),
     ] {
         let house = House::new();
-        fake_claude(&house, stream, code);
+        house.claude(stream, code);
         let slug = house.link();
         let task = house.task(&slug, "claude", "x");
         drain(&house, "claude").ok();

@@ -31,6 +31,7 @@ use crate::model::{
     Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, TaskId, Usage, WorkerId,
     fault,
 };
+use crate::process::Redactor;
 
 /// How long the site may be away before a step gives up on telling it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -119,6 +120,11 @@ impl Stop {
         }
         self
     }
+
+    /// The same, and no secret in what a person is told.
+    fn without(self, secrets: &Redactor) -> Self {
+        Self { error: self.error.map(|error| secrets.text(&error)), ..self }
+    }
 }
 
 impl From<StopReason> for Stop {
@@ -147,6 +153,8 @@ pub async fn run(
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
     let end = end.map_err(|stop| stop.hinted(&job.lease.task));
+    // A path or a word of the lane's may stand in an error, and a secret in it.
+    let end = end.map_err(|stop| stop.without(&job.secrets()));
     if let Err(stop) = &end {
         job.forget_refused_login(stop).await;
         job.log.line(&format!("stopped: {}", stop.reason));
@@ -161,6 +169,11 @@ pub async fn run(
 }
 
 impl Job {
+    /// What nobody may be shown.
+    fn secrets(&self) -> Redactor {
+        self.shared.lanes.redactor(self.login.as_ref().map(|login| &login.token))
+    }
+
     async fn steps(&mut self, report: &mut Report) -> Result<(), Stop> {
         let mut done = Done::read(&self.claim.effects);
         report.kept = self.kept_before(&done);
@@ -199,6 +212,7 @@ impl Job {
             }
             Err(stop) => {
                 let stop = stop.hinted(task);
+                let stop = stop.without(&self.secrets());
                 let event =
                     StepEvent::Failed { reason: stop.reason.clone(), error: stop.error.clone() };
                 self.shared.observer.step(task, step, &event);

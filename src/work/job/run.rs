@@ -96,6 +96,9 @@ impl Job {
                 tracing::warn!(path = %path.display(), %error, "removing the copy failed")
             }
         }
+        if let Err(error) = mirror.forget_copy(&path).await {
+            tracing::warn!(path = %path.display(), %error, "what was kept about the copy stays");
+        }
         let (commit, result) = made?;
         let LaneResult { summary, usage, .. } = result;
         done.committed = Some(Committed {
@@ -138,7 +141,7 @@ impl Job {
 
     /// Brings the mirror up to date, asks for the default branch, and shuts out older claims.
     async fn mirror(&self, remote: &Remote) -> Result<(Mirror, String), Stop> {
-        let (git, repo) = (&self.shared.git, &self.lease.task.repo);
+        let (git, repo) = (self.shared.git.guarding(self.secrets()), &self.lease.task.repo);
         let head = Box::pin(async {
             // On a person's disk HEAD is what they look at just now, a branch in review perhaps:
             // work starts from the branch that was linked.
@@ -239,7 +242,7 @@ impl Job {
                     }))
                 }
                 Snapshot::Refused { why, path } => {
-                    let path = start_of(&path);
+                    let path = start_of(&self.secrets().text(&path));
                     let kept = self.rescue(mirror, &copy, &request).await;
                     let mut error = format!("what the lane left cannot be committed: {path}");
                     if let Some(kept) = &kept {

@@ -151,6 +151,12 @@ impl Lanes {
         })
     }
 
+    /// Takes what must never be seen out of a text; `token` is that of the job's forge.
+    #[must_use]
+    pub fn redactor(&self, token: Option<&Secret>) -> Redactor {
+        Redactor::new(self.secrets.iter().chain(token).cloned())
+    }
+
     /// Puts the box around what a lane described.
     fn prepared(
         &self,

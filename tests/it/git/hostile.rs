@@ -7,7 +7,7 @@ use std::path::Path;
 use relay::git::{Copy, Pushed, Snapshot};
 use relay::model::RepoProblem;
 
-use super::{B, Bench, committed, lines, push, snapshot, write};
+use super::{B, Bench, committed, lines, push, snapshot, try_snapshot, write};
 use crate::support::repo::{git, git_succeeds};
 
 /// A program that leaves a trace when it is run.
@@ -168,6 +168,30 @@ async fn what_lies_elsewhere_on_the_disk_is_not_read() {
         let theirs = git(&secret_git, &["rev-parse", "HEAD:password"]);
         assert!(!objects.contains(&theirs), "{way}: another repository's object was pushed");
     }
+}
+
+/// The first may be one that the lane cannot read, the second all of another folder.
+#[tokio::test]
+async fn another_name_of_a_file_and_another_folder_in_the_copy_s_place_are_refused() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let outside = bench.root.path().join("outside");
+    write(&outside, "password", "SECRET");
+    let (mirror, copy) = bench.copy().await;
+    std::fs::hard_link(outside.join("password"), copy.dir().join("stolen")).unwrap();
+    let (why, path) = (RepoProblem::LinkOutside, "stolen".to_owned());
+    assert_eq!(snapshot(&mirror, &copy).await, Snapshot::Refused { why, path });
+    std::fs::remove_file(outside.join("password")).unwrap();
+    std::fs::hard_link(copy.dir().join("stolen"), copy.dir().join("twin")).unwrap();
+    assert!(matches!(snapshot(&mirror, &copy).await, Snapshot::Commit { .. }), "both are inside");
+
+    let above = copy.dir().parent().unwrap();
+    std::fs::rename(above, bench.root.path().join("away")).unwrap();
+    let theirs = bench.root.path().join("theirs");
+    write(&theirs.join(copy.dir().file_name().unwrap()), "password", "SECRET");
+    std::os::unix::fs::symlink(&theirs, above).unwrap();
+    let refused = try_snapshot(&mirror, &copy).await.unwrap_err();
+    assert_eq!(refused.problem(), RepoProblem::CheckoutFailed);
+    assert!(refused.to_string().contains("something else"), "{refused}");
 }
 
 /// A repository inside the copy that would run the canary when git looks into it.

@@ -72,6 +72,14 @@ impl House {
         house
     }
 
+    /// Puts programs on this machine's PATH that fail as where namespaces are forbidden, so that a
+    /// lane has no wall at all.
+    pub fn without_namespaces(&self) {
+        for program in ["bwrap", "unshare"] {
+            self.program(program, "#!/bin/sh\necho 'no namespaces here' >&2\nexit 1\n");
+        }
+    }
+
     /// Sets a variable for every later command.
     pub fn set(&mut self, name: &str, value: &str) -> &mut Self {
         self.env.push((name.to_owned(), value.to_owned()));
@@ -85,6 +93,18 @@ impl House {
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
+    }
+
+    /// A vendor's program in a shell: logged in, does `stream` in the copy, exits with `code`.
+    pub fn claude(&self, stream: &str, code: u8) {
+        self.program(
+            "claude",
+            &format!(
+                "#!/bin/sh\ncase \"$1\" in\n--version) echo '2.1.332 (Claude Code)'; exit 0;;\n\
+                 auth) echo '{{\"loggedIn\":true,\"authMethod\":\"claude.ai\"}}'; exit 0;;\nesac\n\
+                 cat > /dev/null\n{stream}\nexit {code}\n"
+            ),
+        );
     }
 
     /// A process lane whose shell script does `body` in the copy and answers with `result`.

@@ -136,6 +136,23 @@ fn all() -> Vec<Process> {
         .collect()
 }
 
+/// Name, command line and environment of each process that this machine in a folder started.
+pub fn with_environment(root: &Path) -> Vec<(String, String, Vec<u8>)> {
+    let place = root.to_str().expect("utf-8");
+    let read =
+        |pid: Pid, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let mut found = Vec::new();
+    for process in all() {
+        let environment = read(process.pid, "environ");
+        let is_here = |text: &str| text.contains(place);
+        if is_here(&process.line) || is_here(&String::from_utf8_lossy(&environment)) {
+            let name = String::from_utf8_lossy(&read(process.pid, "comm")).trim().to_owned();
+            found.push((name, process.line, environment));
+        }
+    }
+    found
+}
+
 /// The command lines of the processes whose working folder this is.
 pub fn living_in(folder: &Path) -> Vec<String> {
     let here = |p: &Process| {
