@@ -78,9 +78,8 @@ fn push_refused(scene: &Scene, fault: &str) -> bool {
     let detail = scene.assert_history(&task, fault);
     assert_eq!(detail["task"]["state"], "failed", "{fault}: {detail:#}");
     assert_eq!(detail["task"]["stop_reason"]["reason"], "push_refused", "{fault}");
-    let message = detail["task"]["message"].as_str().unwrap();
-    let kept = message.rsplit_once("kept in ").unwrap().1;
-    assert!(std::path::Path::new(kept).exists(), "{fault}: {message}");
+    let kept = detail["runs"][0]["kept"].as_str().expect("the work is kept");
+    assert!(std::path::Path::new(kept).exists(), "{fault}: {detail:#}");
     scene.assert_clean(fault);
     std::fs::remove_file(hook).unwrap();
     scene.house.relay(&["task", "retry", &task]).ok();
