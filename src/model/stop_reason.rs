@@ -81,8 +81,12 @@ pub enum Disposition {
     Review,
     /// Nothing more to do.
     Done,
-    /// Infrastructure: again by itself, after a short pause, a limited number of times.
+    /// The lane's side broke: again by itself, after a short pause, a limited number of times,
+    /// since each costs a run.
     Retry,
+    /// What lies outside of the run is away (the forge, the host, the disk): again by itself until
+    /// it is back. No outage, however long, fails a task.
+    Wait,
     /// Back to the queue at once: the worker gave it up, the task is not to blame.
     Requeue,
     /// Not before a time.
@@ -115,13 +119,11 @@ impl StopReason {
             Self::Cancelled => Disposition::Cancel,
             Self::Quota { until } | Self::ForgeLimited { until } => Disposition::Park(*until),
             Self::LeaseLost | Self::WorkerStopped => Disposition::Requeue,
-            Self::Stalled
-            | Self::VendorUnreachable
-            | Self::Crashed
-            | Self::RepoUnusable { why: RepoProblem::Unreachable | RepoProblem::Disk }
+            Self::Stalled | Self::VendorUnreachable | Self::Crashed => Disposition::Retry,
+            Self::RepoUnusable { why: RepoProblem::Unreachable | RepoProblem::Disk }
             | Self::PushRefused { why: PushProblem::Unreachable }
             | Self::ForgeRefused { why: ForgeProblem::RateLimited | ForgeProblem::Unreachable } => {
-                Disposition::Retry
+                Disposition::Wait
             }
             Self::NoChanges
             | Self::MaxTurns
@@ -144,7 +146,7 @@ impl StopReason {
     pub const fn outcome(&self) -> Outcome {
         match self.disposition() {
             Disposition::Review | Disposition::Done => Outcome::Finished,
-            Disposition::Fail | Disposition::Retry => Outcome::Failed,
+            Disposition::Fail | Disposition::Retry | Disposition::Wait => Outcome::Failed,
             Disposition::Park(_) | Disposition::Requeue | Disposition::Cancel => Outcome::Released,
         }
     }
@@ -258,6 +260,8 @@ mod tests {
     fn only_infrastructure_is_tried_again_by_itself() {
         assert_eq!(StopReason::NoChanges.disposition(), Disposition::Fail);
         assert_eq!(StopReason::VendorUnreachable.disposition(), Disposition::Retry);
+        let away = StopReason::RepoUnusable { why: RepoProblem::Disk };
+        assert_eq!(away.disposition(), Disposition::Wait);
         assert_eq!(StopReason::WorkerStopped.disposition(), Disposition::Requeue);
         let limited = StopReason::ForgeLimited { until: Timestamp(5) };
         assert_eq!(limited.disposition(), Disposition::Park(Timestamp(5)), "it costs no retry");

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::store::{Finish, RunHead};
 
-/// How often infrastructure is tried again in a row before a person has to look.
+/// How often a run whose lane's side broke is tried again in a row before a person has to look.
 pub const RETRIES: u32 = 5;
 
 /// The pause before the first of them; it doubles (facts of peers: 10 s · 2^(n-1), at most 300 s).
@@ -173,6 +173,13 @@ impl Next {
                 retries: retries + 1,
                 reason: None,
             },
+            // Never so many that a lane's own failure right after an outage would be the last.
+            Disposition::Wait => Self {
+                state: TaskState::Parked,
+                parked_until: Some(now + pause(retries)),
+                retries: (retries + 1).min(RETRIES - 1),
+                reason: None,
+            },
         }
     }
 }
@@ -244,12 +251,32 @@ fn first_line(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::PushProblem;
 
     #[test]
     fn pauses_double_up_to_the_longest() {
         let seconds: Vec<u64> = (0..7).map(|n| pause(n).as_secs()).collect();
         assert_eq!(seconds, [10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(pause(u32::MAX), RETRY_MOST);
+    }
+
+    #[test]
+    fn an_outage_fails_no_task_however_long_it_lasts() {
+        let away = StopReason::PushRefused { why: PushProblem::Unreachable };
+        let mut retries = 0;
+        for _ in 0..100 {
+            let next = Next::after(&away, retries, Timestamp(0));
+            assert_eq!(next.state, TaskState::Parked);
+            retries = next.retries;
+        }
+        assert_eq!(
+            Next::after(&StopReason::Crashed, retries, Timestamp(0)).state,
+            TaskState::Parked
+        );
+        assert_eq!(
+            Next::after(&StopReason::Crashed, RETRIES, Timestamp(0)).state,
+            TaskState::Failed
+        );
     }
 
     #[test]
