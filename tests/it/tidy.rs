@@ -3,6 +3,7 @@
 //! Each rule is a function from text to findings, so that a test can also show it a violation.
 
 mod arrows;
+mod proofs;
 mod supply;
 mod words;
 
