@@ -37,7 +37,10 @@ pub(super) fn classify(
         404 | 410 => refused(ForgeProblem::NotFound),
         408 | 500..=599 => ForgeError::Unreachable(text),
         // Not followed: the token is for this host, and a renamed repository wants a new link.
-        300..=399 => refused(ForgeProblem::Moved),
+        300..=399 => ForgeError::Refused {
+            why: ForgeProblem::Moved,
+            text: format!("{text} (it was renamed: link it under its new name)"),
+        },
         400..=499 => refused(ForgeProblem::Invalid),
         _ => ForgeError::BadAnswer(text),
     }
