@@ -216,7 +216,7 @@ impl Mirror {
 }
 
 /// What a pointer names: the SHA-256 of the content, in hex.
-fn pointer(blob: &[u8]) -> Option<String> {
+pub(super) fn pointer(blob: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(blob.get(..blob.len().min(POINTER))?).ok()?;
     let rest = text.strip_prefix("version https://git-lfs.github.com/spec/v1\n")?;
     let oid = rest.lines().find_map(|line| line.strip_prefix("oid sha256:"))?;
@@ -266,7 +266,7 @@ fn added(
 }
 
 /// Where a store keeps a content.
-fn place(store: &Path, oid: &str) -> PathBuf {
+pub(super) fn place(store: &Path, oid: &str) -> PathBuf {
     store.join("objects").join(&oid[..2]).join(&oid[2..4]).join(oid)
 }
 

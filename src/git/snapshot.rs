@@ -116,13 +116,13 @@ impl Mirror {
         let (folder, base) = (copy.folder.clone(), copy.base().oid()?);
         let (identity, at, message) =
             (request.identity.clone(), request.at, printable(request.message));
-        let secrets = self.git.secrets.clone();
+        let (secrets, lfs) = (self.git.secrets.clone(), self.paths.lfs.clone());
         let made = blocking(copy.dir(), move || {
             let repo = open(&folder)?;
             let base = repo.find_commit(base)?;
             let (old, tree) = (base.tree()?, repo.find_tree(tree)?);
             // Not in a file of relay's either.
-            if old.id() == tree.id() || secret_in(&repo, &old, &tree, &secrets)?.is_some() {
+            if old.id() == tree.id() || secret_in(&repo, &old, &tree, &secrets, &lfs)?.is_some() {
                 return Ok(None);
             }
             let by = signature(&identity, at)?;
@@ -260,7 +260,7 @@ impl Mirror {
         let (folder, tree, base) = (copy.folder.clone(), *tree, copy.base().oid()?);
         let (identity, at) = (request.identity.clone(), request.at);
         let message = printable(request.message);
-        let secrets = self.git.secrets.clone();
+        let (secrets, lfs) = (self.git.secrets.clone(), self.paths.lfs.clone());
         blocking(copy.dir(), move || {
             let repo = open(&folder)?;
             let base = repo.find_commit(base)?;
@@ -268,7 +268,7 @@ impl Mirror {
                 return Ok(Snapshot::NoChanges);
             }
             let tree = repo.find_tree(tree)?;
-            if let Some(path) = secret_in(&repo, &base.tree()?, &tree, &secrets)? {
+            if let Some(path) = secret_in(&repo, &base.tree()?, &tree, &secrets, &lfs)? {
                 return Ok(Snapshot::Refused { why: RepoProblem::SecretInTree, path });
             }
             if let Some((why, path)) = broken_rule(&repo, &base.tree()?, &tree)? {
