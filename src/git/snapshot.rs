@@ -243,7 +243,13 @@ impl Mirror {
             let invalid = text.lines().find_map(|line| line.split_once("invalid path '"));
             return match invalid.and_then(|(_, rest)| rest.split_once('\'')) {
                 Some((path, _)) => Ok(Err(path.to_owned())),
-                None => Err(GitError::told("add", &added)),
+                None => Err(match GitError::told("add", &added) {
+                    // No login is asked here: the lane closed a file.
+                    GitError::Repo { why: RepoProblem::NoAccess, text } => {
+                        GitError::Repo { why: RepoProblem::CheckoutFailed, text }
+                    }
+                    other => other,
+                }),
             };
         }
         let none: [&str; 0] = [];

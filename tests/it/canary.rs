@@ -95,7 +95,9 @@ async fn the_token_stands_in_the_worker_and_its_git_alone() {
     let holders = who_has_it(&root);
     let of_lane = |holder: &&String| !holder.starts_with("relay");
     assert_eq!(holders.iter().find(of_lane), None, "while the lane runs");
-    assert!(!holders.is_empty(), "the worker itself was not seen");
+    // An ordinary user cannot look into the worker at all: `full_private`.
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(!holders.is_empty(), is_root, "{holders:?}");
     no_file_has_it(&hosted);
 
     let mut push = hosted.host.hold("relay-bot", "git-receive-pack");
