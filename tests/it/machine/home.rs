@@ -96,7 +96,7 @@ fn a_claim_that_cannot_be_kept_on_disk_is_not_made_and_the_worker_goes_on() {
 }
 
 #[test]
-fn a_home_that_is_closed_inside_is_named_with_the_real_cause() {
+fn full_a_home_that_is_closed_inside_is_named_with_the_real_cause() {
     // Nothing is closed to root.
     if rustix::process::geteuid().is_root() {
         return;
