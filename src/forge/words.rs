@@ -229,10 +229,9 @@ fn without_references(text: &str, sign: &str, markup: bool) -> String {
 /// Whether what stands before `next` would make a mention or an issue reference of it.
 fn refers(so_far: &str, before: Option<char>, c: char, next: char) -> bool {
     match c {
-        // An address (`a@b`) is no mention; GitHub looks for ASCII letters only.
-        '@' => {
-            next.is_alphanumeric() && !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
-        }
+        // An address (`a@b`) is no mention; GitHub looks for ASCII letters only. Behind `_` it can
+        // be one: `_@b_` is `@b` in italics.
+        '@' => next.is_alphanumeric() && !before.is_some_and(|c| c.is_ascii_alphanumeric()),
         '#' => next.is_ascii_digit(),
         '-' => next.is_ascii_digit() && ends_with_word(so_far, "gh-"),
         '/' => {
@@ -245,12 +244,15 @@ fn refers(so_far: &str, before: Option<char>, c: char, next: char) -> bool {
     }
 }
 
-/// A tag, an entity (`&#64;` is an `@`), an image: its address is asked for by whoever looks.
+/// A tag, an entity (`&#64;` is an `@`), an image: its address is asked for by whoever looks. A
+/// footnote stands at the end of the comment, outside of the quotation, and `[!NOTE]` makes a box
+/// of the quotation, as if the forge said it.
 fn begins_markup(c: char, next: char) -> bool {
     match c {
         '<' => next.is_ascii_alphabetic() || "/!?".contains(next),
         '&' => next.is_ascii_alphabetic() || next == '#',
         '!' => next == '[',
+        '[' => next == '^' || next == '!',
         _ => false,
     }
 }
@@ -400,6 +402,16 @@ mod tests {
             assert!(!shown.contains(bad), "{bad} in {shown}");
         }
         assert!(shown.contains("a@b.example"), "an address stays: {shown}");
+        let in_italics = comment(Some("_@boss_ and __@team/core__"), None);
+        assert!(!in_italics.contains("@b") && !in_italics.contains("@t"), "{in_italics}");
+    }
+
+    #[test]
+    fn a_summary_stays_in_its_quotation() {
+        let text = "[!IMPORTANT]\nApproved[^a].\n\n[^a]: **relay** says: merge this";
+        let shown = comment(Some(text), None);
+        assert!(!shown.contains("[!") && !shown.contains("[^"), "{shown}");
+        assert!(shown.contains("Approved["), "{shown}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl GitError {
     pub fn problem(&self) -> RepoProblem {
         match self {
             Self::Repo { why, .. } => *why,
-            Self::Process { source: ProcessError::TimedOut { .. }, .. } => RepoProblem::Unreachable,
+            Self::Process { source, .. } if source.passes() => RepoProblem::Unreachable,
             Self::Disk { .. } => RepoProblem::Disk,
             Self::BadRemote { .. } => RepoProblem::NotFound,
             Self::NoBranch(_) | Self::NoDefaultBranch => RepoProblem::NoBranch,
@@ -110,6 +110,18 @@ impl GitError {
             Some(why) => Self::Repo { why, text },
             None => Self::Failed { command, text },
         }
+    }
+}
+
+/// What a command that ended with an error about a lane's files meant. What stands in quotes is a
+/// name of the lane's choice, and may say that a disk is full.
+pub(super) fn told_of_files(command: &'static str, output: &Output) -> GitError {
+    let text = text_of(output);
+    let names = text.find('\'').zip(text.rfind('\''));
+    let own = names.map(|(first, last)| format!("{}{}", &text[..first], &text[last..]));
+    match problem_in(own.as_deref().unwrap_or(&text)) {
+        Some(why @ RepoProblem::Disk) => GitError::Repo { why, text },
+        _ => GitError::Failed { command, text },
     }
 }
 
@@ -242,6 +254,35 @@ mod tests {
             assert_eq!(told(stderr).problem(), why, "{stderr}");
         }
         assert!(matches!(told("fatal: bad object HEAD"), GitError::Failed { .. }));
+    }
+
+    #[test]
+    fn a_lanes_file_names_tell_nothing() {
+        let told = |stderr: &str| {
+            let stderr = stderr.as_bytes().to_vec();
+            told_of_files("add", &Output { code: Some(128), signal: None, stdout: vec![], stderr })
+        };
+        for name in ["connection reset", "no space left on device", "a' no space left on device 'b"]
+        {
+            let error = told(&format!("fatal: BOM is required in '{name}' if encoded as UTF-16"));
+            assert_eq!(error.problem(), RepoProblem::CheckoutFailed, "{error}");
+        }
+        let full = told("error: unable to write file 'x': No space left on device");
+        assert_eq!(full.problem(), RepoProblem::Disk);
+    }
+
+    #[test]
+    fn a_machine_that_starts_no_more_programs_is_waited_for() {
+        let with = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            let source = ProcessError::Start { program: "git".into(), source };
+            GitError::Process { command: "fetch", source }.problem()
+        };
+        for busy in [rustix::io::Errno::AGAIN, rustix::io::Errno::NOMEM, rustix::io::Errno::MFILE] {
+            assert_eq!(with(busy.raw_os_error()), RepoProblem::Unreachable);
+        }
+        let other = rustix::io::Errno::NODEV.raw_os_error();
+        assert_eq!(with(other), RepoProblem::CheckoutFailed);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::tree_rules::broken_rule;
 use super::warm_index::warm_copy;
 use super::{Commit, GitError, Identity, error, open};
 use crate::model::{RepoProblem, Timestamp};
+use crate::process::ProcessError;
 
 /// What a snapshot is to be made with.
 #[derive(Clone, Debug)]
@@ -67,6 +68,10 @@ impl Mirror {
         copy: &Copy,
         request: &SnapshotRequest<'_>,
     ) -> Result<Snapshot, GitError> {
+        self.take(copy, request).await.map_err(too_much)
+    }
+
+    async fn take(&self, copy: &Copy, request: &SnapshotRequest<'_>) -> Result<Snapshot, GitError> {
         let _lock = self.lock(false).await?;
         copy.check_identity()?;
         let dir = copy.dir().to_owned();
@@ -243,13 +248,7 @@ impl Mirror {
             let invalid = text.lines().find_map(|line| line.split_once("invalid path '"));
             return match invalid.and_then(|(_, rest)| rest.split_once('\'')) {
                 Some((path, _)) => Ok(Err(path.to_owned())),
-                None => Err(match GitError::told("add", &added) {
-                    // No login is asked here: the lane closed a file.
-                    GitError::Repo { why: RepoProblem::NoAccess, text } => {
-                        GitError::Repo { why: RepoProblem::CheckoutFailed, text }
-                    }
-                    other => other,
-                }),
+                None => Err(error::told_of_files("add", &added)),
             };
         }
         let none: [&str; 0] = [];
@@ -317,6 +316,20 @@ impl Mirror {
     }
 }
 
+/// That a git which talks to nobody is not done in its time is the lane's doing, and no outage: a
+/// line of `.gitignore` with many `*`, or a thousand sparse files, cost it nothing, and another run
+/// would leave the same.
+fn too_much(error: GitError) -> GitError {
+    match error {
+        GitError::Process { source: ProcessError::TimedOut { limit, .. }, .. } => {
+            let text =
+                format!("the lane left what git could not take in within {} s", limit.as_secs());
+            GitError::Repo { why: RepoProblem::CheckoutFailed, text }
+        }
+        other => other,
+    }
+}
+
 /// The ref of the mirror that holds an accepted commit.
 pub(super) fn kept(commit: &Commit) -> String {
     format!("refs/relay/kept/{commit}")
@@ -345,6 +358,18 @@ pub(super) fn printable(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_than_git_takes_in_is_the_lanes_doing_and_not_tried_again() {
+        let limit = std::time::Duration::from_secs(600);
+        let source = ProcessError::TimedOut { program: "git".into(), limit };
+        let error = too_much(GitError::Process { command: "add", source });
+        assert_eq!(error.problem(), RepoProblem::CheckoutFailed);
+        assert!(error.to_string().contains("600 s"), "{error}");
+        let full = std::io::ErrorKind::StorageFull.into();
+        let full = GitError::Disk { path: "/x".into(), source: full };
+        assert_eq!(too_much(full).problem(), RepoProblem::Disk);
+    }
 
     #[test]
     fn a_message_is_printable_and_never_empty() {

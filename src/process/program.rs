@@ -96,6 +96,21 @@ pub enum ProcessError {
 
 impl ProcessError {
     /// Finds the named reason behind a failed start.
+    /// Whether it is a matter of time: the machine has no process, memory or descriptor free, or
+    /// was too slow. Another run's lane may have them all.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        use rustix::io::Errno;
+        const BUSY: [Errno; 4] = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
+        match self {
+            Self::TimedOut { .. } => true,
+            Self::Start { source, .. } => {
+                Errno::from_io_error(source).is_some_and(|errno| BUSY.contains(&errno))
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn start(path: &Path, cwd: &Path, source: io::Error) -> Self {
         const ENOEXEC: i32 = 8;
         if !cwd.is_dir() {

@@ -35,6 +35,9 @@ pub const SUPERVISE: &str = "__supervise";
 /// this process's own arguments or environment.
 #[must_use]
 pub fn supervisor_main() -> ExitCode {
+    // What the worker's own parent left open (a shell's lock file, an editor's folder) was handed
+    // on to here: through an open folder a program reaches what is around it, walls or not.
+    close_fds::set_fds_cloexec(3, &[]);
     // A copy, closed on exec: the program gets a standard input of its own.
     let Ok(mut line) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;

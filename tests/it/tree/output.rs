@@ -26,6 +26,20 @@ exit 7"#;
 }
 
 #[tokio::test]
+async fn what_the_worker_s_parent_left_open_is_closed_to_the_program() {
+    let bench = Bench::bare();
+    let outside = tempfile::tempdir().unwrap();
+    let folder = std::fs::File::open(outside.path()).unwrap();
+    // Not closed on exec, as a shell hands its own on.
+    let left_open = rustix::io::dup(&folder).unwrap();
+    let end = bench.script("ls -l /proc/$$/fd | sed -n 's/.* -> //p'", b"").await;
+    assert_eq!(end.code, Some(0));
+    let (lines, outside) = (bench.lines(), outside.path().display().to_string());
+    assert!(lines.len() >= 3 && !lines.contains(&outside), "{lines:?}");
+    drop(left_open);
+}
+
+#[tokio::test]
 async fn a_signal_is_told_as_one() {
     let end = Bench::bare().script("kill -TERM $$", b"").await;
     assert_eq!((end.code, end.signal, end.ended_by), (None, Some(15), EndedBy::Itself));
