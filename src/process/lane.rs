@@ -17,6 +17,7 @@ use tokio::process::{Child, Command};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use super::marked::{SUPERVISES_FOR, own_mark};
 use super::orphans::{self, Started};
 use super::program::{ProcessError, Program};
 use super::redact::{Redactor, RedactorStream};
@@ -224,6 +225,7 @@ fn start(relay: &std::path::Path) -> Result<(Child, Started, UnixStream), Proces
     command
         .arg(SUPERVISE)
         .env_clear()
+        .envs(own_mark().map(|mark| (SUPERVISES_FOR, mark)))
         .current_dir("/")
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::piped())

@@ -7,6 +7,9 @@ use std::ffi::{OsStr, OsString};
 /// The variable by which a command of relay's own names the process it works for.
 pub const WORKS_FOR: &str = "RELAY_PROCESS";
 
+/// The same of a supervisor.
+pub(super) const SUPERVISES_FOR: &str = "RELAY_SUPERVISES";
+
 /// Kills every process of this user whose environment has `name=value`, and returns how many it
 /// was. One that took the variable out is not found. Does nothing but on Linux.
 pub fn kill_marked(name: &str, value: &OsStr) -> usize {
@@ -45,6 +48,14 @@ pub fn kill_orphaned_commands() -> usize {
     {
         0
     }
+}
+
+/// Wakes every supervisor whose worker is dead: where there is no namespace its lane can have
+/// stopped it, and then it saw nothing of that death. Awake it ends what is left and itself.
+/// Does nothing but on Linux.
+pub fn wake_orphaned_supervisors() {
+    #[cfg(target_os = "linux")]
+    linux::wake_orphaned_supervisors();
 }
 
 #[cfg(target_os = "linux")]
@@ -109,11 +120,25 @@ mod linux {
     }
 
     pub(super) fn kill_orphaned_commands() -> usize {
-        let Some(own) = mark_of(rustix::process::getpid()) else { return 0 };
+        let marks: HashSet<OsString> =
+            orphaned(super::WORKS_FOR).into_iter().map(|(_, mark)| mark).collect();
+        marks.iter().map(|mark| kill_marked(super::WORKS_FOR, mark)).sum()
+    }
+
+    pub(super) fn wake_orphaned_supervisors() {
+        for (pid, _) in orphaned(super::SUPERVISES_FOR) {
+            let _gone_already = rustix::process::kill_process(pid, Signal::CONT);
+        }
+    }
+
+    /// The processes that name by the variable `name` a process of relay that is dead, with what
+    /// they name.
+    fn orphaned(name: &str) -> Vec<(Pid, OsString)> {
+        let Some(own) = mark_of(rustix::process::getpid()) else { return Vec::new() };
         // Those of another namespace cannot be looked up here.
         let namespace = own.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
-        let name = [super::WORKS_FOR.as_bytes(), b"="].concat();
-        let mut orphaned = HashSet::new();
+        let name = [name.as_bytes(), b"="].concat();
+        let mut orphaned = Vec::new();
         for process in processes().filter(|process| process.alive) {
             let environ = environ(process.pid).unwrap_or_default();
             let mark = environ.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(&*name));
@@ -124,9 +149,9 @@ mod linux {
                 .and_then(Pid::from_raw);
             let alive = owner.and_then(mark_of).is_some_and(|now| now.as_bytes() == mark);
             if !alive {
-                orphaned.insert(OsString::from_vec(mark.to_vec()));
+                orphaned.push((process.pid, OsString::from_vec(mark.to_vec())));
             }
         }
-        orphaned.iter().map(|mark| kill_marked(super::WORKS_FOR, mark)).sum()
+        orphaned
     }
 }

@@ -25,7 +25,9 @@ mod tree;
 mod wire;
 
 pub use lane::{EndedBy, LaneEnd, LaneLimits, LaneRun, run_lane};
-pub use marked::{WORKS_FOR, kill_marked, kill_orphaned_commands, own_mark};
+pub use marked::{
+    WORKS_FOR, kill_marked, kill_orphaned_commands, own_mark, wake_orphaned_supervisors,
+};
 pub use orphans::adopt_orphans;
 pub use private::keep_private;
 pub use program::{ProcessError, Program, check_executable};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relay::model::Clock as _;
 use relay::system::SystemClock;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::house::{House, Working, only_has};
@@ -175,6 +175,26 @@ fn the_next_worker_ends_what_both_deaths_left() {
     let innocent = [stand.house.dir.path().join("innocent").display().to_string()];
     worker.until("the end of what carries the mark", || stand.marked.names() == innocent);
     worker.until("the copy's end", || stand.copies().is_empty());
+}
+
+/// A lane may stop its supervisor where there is no namespace, and kill the worker then.
+#[test]
+fn the_next_worker_wakes_a_supervisor_that_its_lane_stopped() {
+    let stand = Stand::new(Wall::Bare);
+    let mut worker = stand.worker(&[]);
+    let supervisor = stand.marked.supervisor();
+    kill_process(supervisor, Signal::STOP).unwrap();
+    worker.signal(Signal::KILL);
+    worker.ended();
+    let worker = stand.house.work(&["--name", "w", "--lanes", "process:other"]);
+    worker.until("its supervisor's end", || !stands(supervisor));
+    stand.gone(&worker);
+}
+
+fn stands(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    // A zombie of nobody's has ended.
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// From the cancel's answer to the end of every process, five times. Who cancelled is kept.

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::forge::github::host_of;
 use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
-use crate::process::{adopt_orphans, kill_orphaned_commands};
+use crate::process::{adopt_orphans, kill_orphaned_commands, wake_orphaned_supervisors};
 use crate::work::copies::Copies;
 use crate::work::job;
 use crate::work::lane::Lanes;
@@ -66,6 +66,8 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     }
     let copies = Copies::open(home.join("work"))?;
     copies.sweep();
+    // Only now: what the sweep ended cannot stop it again.
+    wake_orphaned_supervisors();
     let left = kill_orphaned_commands();
     if left > 0 {
         tracing::warn!(left, "commands of a worker that was killed were still alive");

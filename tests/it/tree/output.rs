@@ -16,7 +16,7 @@ cat
 [ -t 0 ] || [ -e /dev/tty ] && (: < /dev/tty) 2>/dev/null && echo "has a terminal"
 env | grep -v -e ^_= -e ^PWD= -e ^SHLVL= -e ^OLDPWD= -e ^MARK=
 tr '\0' ' ' < /proc/$PPID/cmdline | sed 's/.*relay/relay/'; echo
-echo "$(cat /proc/$PPID/environ 2>/dev/null | tr '\0' ' ')."
+echo "$(tr '\0' '\n' < /proc/$PPID/environ 2>/dev/null | grep -v ^RELAY_SUPERVISES=)."
 exit 7"#;
     let end = bench.script(script, b"some words\n").await;
     let lines = bench.lines();
