@@ -320,6 +320,36 @@ fn the_first_signal_drains_and_the_second_stops_and_says_so() {
 }
 
 #[test]
+fn a_closed_terminal_stops_a_worker_that_says_so_unless_it_was_started_to_outlive_it() {
+    for (through, state) in [(vec![], "queued"), (vec!["env", "--ignore-signal=HUP"], "review")] {
+        let mut house = House::new();
+        let (begun, go) = (house.dir.path().join("begun"), house.dir.path().join("go"));
+        let body = format!(
+            "touch {}; while [ ! -e {} ]; do sleep 0.02; done; echo x > new",
+            begun.display(),
+            go.display()
+        );
+        house.process_lane("wait", &body, DONE);
+        let slug = house.link();
+        let task = house.task(&slug, "process:wait", "x");
+        house.through = through.into_iter().map(str::to_owned).collect();
+        let mut worker = house.work(&["--name", "w", "--lanes", "process:wait"]);
+        worker.until("the lane", || begun.exists());
+        worker.signal(Signal::HUP);
+        if state == "queued" {
+            assert_eq!(worker.ended(), 0, "{}", worker.said());
+        } else {
+            std::fs::write(&go, "").unwrap();
+            worker.until("the end of the run", || house.state(&task) == state);
+        }
+        let detail = get(&house, &task);
+        assert_eq!(detail["task"]["state"], state, "{detail:#}");
+        let reason = if state == "queued" { "worker_stopped" } else { "finished" };
+        assert_eq!(detail["runs"][0]["stop_reason"]["reason"], reason);
+    }
+}
+
+#[test]
 fn a_worker_whose_site_is_gone_for_good_still_ends_at_the_second_signal() {
     let mut house = House::new();
     let begun = house.dir.path().join("begun");
