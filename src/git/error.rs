@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::model::{DiskProblem, RepoProblem};
-use crate::process::{Output, ProcessError};
+use crate::process::{Output, ProcessError, is_shortage};
 
 /// How much of git's own text goes into an error, in bytes.
 const TEXT: usize = 2_000;
@@ -72,7 +72,13 @@ impl GitError {
     pub fn problem(&self) -> RepoProblem {
         match self {
             Self::Repo { why, .. } => *why,
-            Self::Process { source, .. } if source.passes() => RepoProblem::Unreachable,
+            Self::Process { source: ProcessError::TimedOut { .. }, .. } => RepoProblem::Unreachable,
+            Self::Process { source: ProcessError::Start { source, .. }, .. }
+            | Self::Disk { source, .. }
+                if is_shortage(source) =>
+            {
+                RepoProblem::Machine
+            }
             Self::Disk { .. } => RepoProblem::Disk,
             Self::BadRemote { .. } => RepoProblem::NotFound,
             Self::NoBranch(_) | Self::NoDefaultBranch => RepoProblem::NoBranch,
@@ -150,6 +156,12 @@ pub(super) fn problem_in(text: &str) -> Option<RepoProblem> {
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if says(&["no space left on device", "read-only file system", "disk quota exceeded"]) {
         Some(RepoProblem::Disk)
+    } else if says(&[
+        "too many open files",
+        "cannot allocate memory",
+        "resource temporarily unavailable",
+    ]) {
+        Some(RepoProblem::Machine)
     } else if says(&["fsck error"]) {
         // The remote sent an object that no git should check out; fetching again brings it again.
         Some(RepoProblem::CheckoutFailed)
@@ -214,6 +226,8 @@ pub(super) fn problem_in(text: &str) -> Option<RepoProblem> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     fn told(stderr: &str) -> GitError {
@@ -250,6 +264,10 @@ mod tests {
             ),
             ("error: RPC failed; curl 56\nfatal: early EOF", RepoProblem::Unreachable),
             ("fatal: write error: No space left on device", RepoProblem::Disk),
+            (
+                "error: cannot fork() for index-pack: Resource temporarily unavailable",
+                RepoProblem::Machine,
+            ),
         ] {
             assert_eq!(told(stderr).problem(), why, "{stderr}");
         }
@@ -272,17 +290,15 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_starts_no_more_programs_is_waited_for() {
-        let with = |errno| {
-            let source = io::Error::from_raw_os_error(errno);
-            let source = ProcessError::Start { program: "git".into(), source };
-            GitError::Process { command: "fetch", source }.problem()
-        };
-        for busy in [rustix::io::Errno::AGAIN, rustix::io::Errno::NOMEM, rustix::io::Errno::MFILE] {
-            assert_eq!(with(busy.raw_os_error()), RepoProblem::Unreachable);
+    fn what_the_machine_has_no_more_of_is_nobodys_fault() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM] {
+            let refused = || io::Error::from_raw_os_error(errno.raw_os_error());
+            let start = ProcessError::Start { program: "/usr/bin/git".into(), source: refused() };
+            let started = GitError::Process { command: "fetch", source: start };
+            assert_eq!(started.problem(), RepoProblem::Machine, "{started}");
+            let opened = GitError::Disk { path: "/x".into(), source: refused() };
+            assert_eq!(opened.problem(), RepoProblem::Machine, "{opened}");
         }
-        let other = rustix::io::Errno::NODEV.raw_os_error();
-        assert_eq!(with(other), RepoProblem::CheckoutFailed);
     }
 
     #[test]

@@ -222,11 +222,13 @@ impl Mirror {
 
     async fn fetch(&self, into: &Path, address: &Address) -> Result<(), GitError> {
         remove_leftovers(into);
-        let args: [&OsStr; 6] = [
+        let args: [&OsStr; 7] = [
             "--no-tags".as_ref(),
             "--prune".as_ref(),
             "--force".as_ref(),
             "--no-write-fetch-head".as_ref(),
+            // A repository on this disk may itself be a shallow clone.
+            "--update-shallow".as_ref(),
             &address.url,
             "+refs/heads/*:refs/heads/*".as_ref(),
         ];

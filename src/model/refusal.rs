@@ -65,6 +65,8 @@ refusals! {
         LfsElsewhere: "take the address out of .lfsconfig on the default branch of REPO (relay uses the LFS beside the repository), then `relay task retry 'TASK'`",
         /// A file's content is not in the repository's LFS.
         LfsMissing: "`git lfs push --all origin` from a clone that has the file, then `relay task retry 'TASK'`",
+        /// The worker's machine has no more open files, processes or memory to give.
+        Machine: "raise `ulimit -n` and `ulimit -u` for the worker, or start `relay work` with fewer `--jobs`; relay tries again by itself",
         /// The worker's disk refused: full or read-only.
         Disk: "make room (`relay doctor` shows the disk); relay tries again by itself",
     }
@@ -97,6 +99,8 @@ refusals! {
         LfsRefused: "see to what the message says (a quota of REPO's LFS, for one), then `relay task retry 'TASK'`",
         /// The branch holds commits that relay did not push.
         BranchMoved: "merge the branch, or delete or rename it on the forge; then `relay task retry 'TASK'`",
+        /// Another home's relay, perhaps one that is gone, is ahead of this one on the branch.
+        OtherHome: "see that no other relay works on REPO, delete the ref that the message names; then `relay task retry 'TASK'`",
         /// The default branch was rewritten meanwhile, and the work does not fit on the new one.
         BaseRewritten: "`git fetch` the bundle and rebase it by hand, or `relay task cancel 'TASK'` and `relay task retry 'TASK'` to run the lane on the new branch",
         /// The branch is checked out in the repository on this disk.

@@ -120,7 +120,9 @@ impl StopReason {
             Self::Quota { until } | Self::ForgeLimited { until } => Disposition::Park(*until),
             Self::LeaseLost | Self::WorkerStopped => Disposition::Requeue,
             Self::Stalled | Self::VendorUnreachable | Self::Crashed => Disposition::Retry,
-            Self::RepoUnusable { why: RepoProblem::Unreachable | RepoProblem::Disk }
+            Self::RepoUnusable {
+                why: RepoProblem::Unreachable | RepoProblem::Machine | RepoProblem::Disk,
+            }
             | Self::PushRefused { why: PushProblem::Unreachable }
             | Self::ForgeRefused { why: ForgeProblem::RateLimited | ForgeProblem::Unreachable } => {
                 Disposition::Wait

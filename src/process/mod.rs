@@ -30,7 +30,7 @@ pub use marked::{
 };
 pub use orphans::adopt_orphans;
 pub use private::keep_private;
-pub use program::{ProcessError, Program, check_executable};
+pub use program::{ProcessError, Program, check_executable, is_shortage};
 pub use redact::{MASK, Redactor, RedactorStream, SHORTEST_SECRET};
 pub use run::{Limits, Output, run};
 pub use supervise::{SUPERVISE, supervisor_main};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 /// A program with everything it is given. Nothing is inherited: not the environment, not the
 /// working folder, not a terminal.
@@ -96,21 +97,6 @@ pub enum ProcessError {
 
 impl ProcessError {
     /// Finds the named reason behind a failed start.
-    /// Whether it is a matter of time: the machine has no process, memory or descriptor free, or
-    /// was too slow. Another run's lane may have them all.
-    #[must_use]
-    pub fn passes(&self) -> bool {
-        use rustix::io::Errno;
-        const BUSY: [Errno; 4] = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE];
-        match self {
-            Self::TimedOut { .. } => true,
-            Self::Start { source, .. } => {
-                Errno::from_io_error(source).is_some_and(|errno| BUSY.contains(&errno))
-            }
-            _ => false,
-        }
-    }
-
     pub(super) fn start(path: &Path, cwd: &Path, source: io::Error) -> Self {
         const ENOEXEC: i32 = 8;
         if !cwd.is_dir() {
@@ -123,6 +109,14 @@ impl ProcessError {
             _ => Self::Start { program: path.to_owned(), source },
         }
     }
+}
+
+/// Whether the system refused for want of what others have at the moment: open files, processes,
+/// memory. It passes by itself.
+#[must_use]
+pub fn is_shortage(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
+    short.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Looks whether a program is there and may be executed. For a program that a wrapper will

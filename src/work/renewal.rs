@@ -43,7 +43,7 @@ impl Renewal {
     {
         match say().await {
             Err(error) if error.code() == Some(Code::LeaseLost) => {
-                if self.is_regained().await {
+                if self.is_alive().await {
                     say().await
                 } else {
                     Err(error)
@@ -53,7 +53,9 @@ impl Renewal {
         }
     }
 
-    async fn is_regained(&self) -> bool {
+    /// Whether the lease lives, which asking renews. Where it does not, the job is stopped with the
+    /// reason the site gives.
+    pub async fn is_alive(&self) -> bool {
         if self.signal.reason().is_some() {
             return false;
         }

@@ -5,12 +5,14 @@ use super::effects::Done;
 use super::run::{Work, agent, git_stop, short, start_of};
 use super::{Job, PATIENCE, Report, Stop};
 use crate::forge::{NewPull, Pull, PullState, Pulls, words};
-use crate::git::{Commit, GitError, Onto, Push, Pushed};
+use crate::git::{Commit, GitError, Onto, Push, Pushed, Remote};
+use crate::model::disk::quoted;
 use crate::model::{
     Effect, Passage, Preference, PreferenceKey, PushProblem, RepoProblem, StopReason,
 };
 use crate::work::local_pulls::LocalPulls;
 use crate::work::observer::Step;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The longest diff kept with a local pull request, in bytes.
@@ -111,15 +113,30 @@ impl Job {
         };
         match self.signal.guard(Box::pin(work.mirror.push(&push))).await? {
             Ok(Pushed::Done { commit, .. }) => Ok(commit),
-            Ok(Pushed::Stale { .. }) => Err(Stop::new(
-                StopReason::LeaseLost,
-                "another run of this task moved the branch while this one pushed",
-            )),
+            Ok(Pushed::Stale { .. }) => Err(self.outrun(&work.remote).await),
             Ok(Pushed::Refused { why, text }) => {
                 Err(Stop::new(StopReason::PushRefused { why }, push_words(&text)))
             }
             Err(error) => Err(git_stop(error)),
         }
+    }
+
+    /// The remote knows of a later claim than this one. Where this one's lease lives, its site gave
+    /// none: the claim is another home's, and waiting for this one's end would help nobody.
+    pub(super) async fn outrun(&self, remote: &Remote) -> Stop {
+        if !self.renewal.is_alive().await {
+            let text = "another run of this task moved the branch while this one pushed";
+            return Stop::new(self.signal.reason().unwrap_or(StopReason::LeaseLost), text);
+        }
+        let (url, name) = (quoted(Path::new(&remote.url)), self.fence_name());
+        Stop::new(
+            StopReason::PushRefused { why: PushProblem::OtherHome },
+            format!(
+                "another relay's claim of `{}` is ahead of this one: \
+                 `git push {url} --delete refs/relay/fence/{name}` makes it forget that",
+                self.claim.branch
+            ),
+        )
     }
 
     /// A changed workflow could run with the repository's secrets as soon as it is pushed: it

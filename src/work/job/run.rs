@@ -14,7 +14,7 @@ use crate::git::{
 };
 use crate::model::run::UsageText;
 use crate::model::{DiskProblem, Effect, Epoch, Passage, RepoProblem, StopReason, Usage};
-use crate::process::{EndedBy, Redactor, run_lane};
+use crate::process::{EndedBy, ProcessError, Redactor, is_shortage, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
 use crate::work::observer::Step;
@@ -172,7 +172,7 @@ impl Job {
         let fence = self.fence(remote, &name, &identity);
         match self.signal.guard(Box::pin(mirror.fence(&fence))).await?.map_err(git_stop)? {
             FenceClaim::Held | FenceClaim::Unsupported => Ok(()),
-            FenceClaim::Stale => Err(StopReason::LeaseLost.into()),
+            FenceClaim::Stale => Err(self.outrun(remote).await),
             FenceClaim::Refused { why, text } => {
                 Err(Stop::new(StopReason::PushRefused { why }, push_words(&text)))
             }
@@ -272,7 +272,8 @@ impl Job {
                 Err(error) => error,
             };
             let over = self.shared.clock.uptime() + LOOK_AGAIN >= deadline;
-            if error.problem() != RepoProblem::Disk || over {
+            let passes = matches!(error.problem(), RepoProblem::Disk | RepoProblem::Machine);
+            if !passes || over {
                 return Err(git_stop(error));
             }
             let stop = git_stop(error);
@@ -331,7 +332,13 @@ impl Job {
         let _its_end = tokio::task::spawn_blocking(move || drop(login)).await;
         // A run that was called off keeps that reason, however it came to its end.
         let end = end.map_err(|error| {
-            let reason = self.signal.reason().unwrap_or(StopReason::Crashed);
+            let own = match &error {
+                ProcessError::Start { source, .. } if is_shortage(source) => {
+                    StopReason::RepoUnusable { why: RepoProblem::Machine }
+                }
+                _ => StopReason::Crashed,
+            };
+            let reason = self.signal.reason().unwrap_or(own);
             Stop::new(reason, error.to_string())
         })?;
         let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
@@ -392,6 +399,12 @@ pub(super) fn agent() -> Identity {
 }
 
 fn disk_stop(path: &Path, error: &std::io::Error) -> Stop {
+    if is_shortage(error) {
+        return Stop::new(
+            StopReason::RepoUnusable { why: RepoProblem::Machine },
+            format!("{}: {error}", path.display()),
+        );
+    }
     let hint = DiskProblem::of(error)
         .map_or_else(|| "`relay doctor` shows the disk".to_owned(), |why| why.mend(path));
     Stop::new(

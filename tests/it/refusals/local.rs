@@ -83,6 +83,49 @@ fn a_checked_out_branch_a_hook_and_a_lost_base_are_told_apart() {
     desk.lands();
 }
 
+/// The repository outlives the home that worked on it, and knows of later claims than a new one.
+#[test]
+fn a_claim_of_a_home_that_is_gone_is_named_and_the_work_lands_when_it_is_forgotten() {
+    let desk = Desk::new();
+    desk.work();
+    desk.house.relay(&["task", "retry", &desk.task]).ok();
+    desk.work();
+    for file in ["relay.db", "relay.db-wal", "relay.db-shm"] {
+        let _not_there = fs::remove_file(desk.house.home.join(file));
+    }
+    fs::remove_file(desk.house.dir.path().join("runs")).unwrap();
+    let slug = desk.house.link();
+    let task = desk.house.task(&slug, "process:edit", "y");
+    assert_eq!(task, desk.task);
+    desk.work();
+    let detail = desk.house.json(&["task", "get", &task, "--json"]);
+    assert!(assert_refused(&desk.house, &detail, "push_refused (other_home)").is_some());
+    let error = detail["runs"][0]["error"].as_str().unwrap();
+    let command = error.split('`').find(|part| part.starts_with("git push ")).expect("a command");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    desk.house.git(&words);
+    desk.house.in_repo(&["branch", "-q", "-D", "relay/process-edit-1"]);
+    desk.house.relay(&["task", "retry", &task]).ok();
+    desk.lands();
+}
+
+/// A shallow clone has commits, though git tells of none of them unless it is asked to.
+#[test]
+fn a_shallow_clone_on_this_disk_is_worked_on() {
+    let mut desk = Desk::new();
+    desk.house.in_repo(&["checkout", "-q", "main"]);
+    let commit = ["-c", "user.name=p", "-c", "user.email=p@localhost", "commit", "-q"];
+    desk.house.in_repo(&[&commit[..], &["--allow-empty", "-m", "second"]].concat());
+    let shallow = desk.house.dir.path().join("shallow");
+    let whole = format!("file://{}", desk.house.repo.display());
+    desk.house.git(&["clone", "-q", "--depth", "1", &whole, shallow.to_str().unwrap()]);
+    desk.house.repo = shallow;
+    let slug = desk.house.link();
+    desk.house.relay(&["task", "cancel", &desk.task]).ok();
+    desk.task = desk.house.task(&slug, "process:edit", "x");
+    desk.lands();
+}
+
 /// Nothing is closed to root, so this says something only of an ordinary user.
 #[test]
 fn full_a_repository_that_cannot_be_written_is_named() {

@@ -96,6 +96,7 @@ fn a_refusal_waits_for_a_person_unless_it_passes_by_itself() {
         by_themselves,
         [
             "repo_unusable (unreachable)",
+            "repo_unusable (machine)",
             "repo_unusable (disk)",
             "push_refused (unreachable)",
             "forge_refused (rate_limited)",
