@@ -189,7 +189,7 @@ fn full_a_read_only_home_is_named_by_every_command() {
     let house = &disk.house;
     let slug = house.link();
     let task = house.task(&slug, "process:edit", "t");
-    disk.shell("mount -o remount,ro \"$H\"");
+    disk.shell("mount -o remount,ro none \"$H\"");
     for args in
         [&["task", "ls"][..], &["work", "--once", "--lanes", "process:edit"], &["work", "status"]]
     {
@@ -198,6 +198,6 @@ fn full_a_read_only_home_is_named_by_every_command() {
     }
     assert_eq!(check(house, "home").0, "fail");
     assert!(check(house, "disk").1.contains("read-only"));
-    disk.shell("mount -o remount,rw \"$H\"");
+    disk.shell("mount -o remount,rw none \"$H\"");
     assert_eq!(house.state(&task), "queued");
 }

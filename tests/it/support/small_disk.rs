@@ -73,9 +73,10 @@ read -r _"#
         String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
     }
 
-    /// Gives the disk another size.
+    /// Gives the disk another size. With its source named, mount does not repeat the options that
+    /// stand, of which an ordinary user may not say the owner.
     pub fn resize(&self, size: &str) {
-        self.shell(&format!("mount -o remount,size={size} \"$H\""));
+        self.shell(&format!("mount -o remount,size={size} none \"$H\""));
     }
 }
 
