@@ -101,17 +101,23 @@ pub fn inspect(path: &Path) -> Result<LocalRepo, ForgeError> {
     Ok(LocalRepo { path: remote, default_branch: branch, bare })
 }
 
-/// Whether `commit` (hex) is in the branch `base`: merged by a merge or a fast-forward. A squash
-/// or a rebase makes other commits; such a task ends by `relay task done`.
+/// Whether `commit` (hex) is in the first of the branches `bases` that is there: merged by a merge
+/// or a fast-forward. A squash or a rebase makes other commits; such a task ends by `relay task
+/// done`. The second base is what the first is called since it was renamed.
 ///
 /// # Errors
-/// [`ForgeError::Local`] where the repository, or its branch, cannot be read. A commit that is
-/// not there is not merged.
-pub fn merged(path: &Path, base: &str, commit: &str) -> Result<bool, ForgeError> {
+/// [`ForgeError::Local`] where the repository, or its branch, cannot be read. A commit or a branch
+/// that is not there is not merged.
+pub fn merged(path: &Path, bases: [&str; 2], commit: &str) -> Result<bool, ForgeError> {
     let repo = open(path)?;
     let bad = |e: git2::Error| problem(path, explain(&e));
     let commit = Oid::from_str(commit).map_err(bad)?;
-    let tip = tip(&repo, base).map_err(bad)?;
+    let is_there = |base: &&str| match tip(&repo, base) {
+        Err(error) if error.code() == ErrorCode::NotFound => None,
+        other => Some(other),
+    };
+    let Some(tip) = bases.iter().find_map(is_there) else { return Ok(false) };
+    let tip = tip.map_err(bad)?;
     if tip == commit {
         return Ok(true);
     }
@@ -216,11 +222,14 @@ mod tests {
         let repo = repository(dir.path(), true);
         let base = commit(&repo, "refs/heads/trunk", &[], "one");
         let work = commit(&repo, "refs/heads/relay/claude-1", &[base], "two");
-        let merged = |commit: &str| merged(dir.path(), "trunk", commit).unwrap();
+        let merged = |commit: &str| merged(dir.path(), ["trunk", "main"], commit).unwrap();
         assert!(!merged(&work.to_string()));
         assert!(!merged(&"7".repeat(40)), "a commit that is not there is not merged");
         let merge = commit(&repo, "refs/heads/trunk", &[base, work], "three");
         assert!(merged(&work.to_string()));
         assert!(merged(&merge.to_string()));
+        let with = |bases| super::merged(dir.path(), bases, &work.to_string()).unwrap();
+        assert!(with(["renamed-since", "trunk"]), "the base has another name now");
+        assert!(!with(["renamed-since", "gone-as-well"]));
     }
 }

@@ -21,7 +21,8 @@ impl Intake {
             }
             let Some(pull) = self.queue.local_pull(&task.id).await? else { continue };
             let path = PathBuf::from(&project.remote);
-            let look = move || local::merged(&path, &pull.base, &pull.head);
+            let branch = project.default_branch.clone();
+            let look = move || local::merged(&path, [&pull.base, &branch], &pull.head);
             // A walk through history reads the disk: not on a thread that serves requests.
             let merged = tokio::task::spawn_blocking(look)
                 .await

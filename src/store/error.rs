@@ -113,7 +113,8 @@ impl StoreError {
                 let path = shown(path);
                 format!(
                     "keep it aside and begin anew (`mv {path} {path}.damaged`, and the same for \
-                     `-wal` and `-shm` beside it); labelled issues come back by themselves, and \
+                     `-wal` and `-shm` beside it), then `relay link` each repository: labelled \
+                     issues come back by themselves, other tasks do not; \
                      `sqlite3 {path}.damaged .recover` reads what is left"
                 )
             }
