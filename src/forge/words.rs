@@ -280,34 +280,11 @@ fn cut(text: &str, limit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Epoch, TaskState, Timestamp};
+    use crate::model::task::sample::task;
     use proptest::prelude::*;
 
     fn lane() -> LaneName {
         "claude".parse().unwrap()
-    }
-
-    fn task() -> Task {
-        Task {
-            id: "acme/shop#12".parse().unwrap(),
-            lane: lane(),
-            state: TaskState::Running,
-            title: "Add a total".to_owned(),
-            body: String::new(),
-            asked_by: "mona".to_owned(),
-            required_labels: Vec::new(),
-            created_at: Timestamp(0),
-            updated_at: Timestamp(0),
-            epoch: Epoch(1),
-            worker: None,
-            expires_at: None,
-            parked_until: None,
-            stop_reason: None,
-            message: None,
-            branch: None,
-            pr: None,
-            pr_url: None,
-        }
     }
 
     fn marker() -> String {

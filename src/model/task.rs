@@ -161,3 +161,32 @@ pub enum WaitReason {
         until: Timestamp,
     },
 }
+
+#[cfg(test)]
+pub(crate) mod sample {
+    use super::*;
+
+    /// A task under way, for tests that change what they are about.
+    pub(crate) fn task() -> Task {
+        Task {
+            id: "acme/shop#12".parse().unwrap(),
+            lane: "claude".parse().unwrap(),
+            state: TaskState::Running,
+            title: "Add a total".to_owned(),
+            body: String::new(),
+            asked_by: "mona".to_owned(),
+            required_labels: Vec::new(),
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            epoch: Epoch(1),
+            worker: None,
+            expires_at: None,
+            parked_until: None,
+            stop_reason: None,
+            message: None,
+            branch: None,
+            pr: None,
+            pr_url: None,
+        }
+    }
+}

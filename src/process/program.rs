@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
@@ -93,6 +95,21 @@ pub enum ProcessError {
         /// How many were left.
         count: usize,
     },
+}
+
+impl Program {
+    /// The command that starts it: these arguments, this environment and no other.
+    pub(super) fn command(&self) -> Command {
+        #[expect(clippy::disallowed_methods, reason = "this is the room that spawns")]
+        let mut command = Command::new(&self.path);
+        command
+            .args(&self.args)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.cwd)
+            .process_group(0);
+        command
+    }
 }
 
 impl ProcessError {

@@ -142,17 +142,11 @@ struct Group {
 impl Group {
     fn spawn(program: &Program) -> Result<Self, ProcessError> {
         let start = |source| ProcessError::start(&program.path, &program.cwd, source);
-        #[expect(clippy::disallowed_methods, reason = "this is the room that spawns")]
-        let mut command = Command::new(&program.path);
+        let mut command = Command::from(program.command());
         command
-            .args(&program.args)
-            .env_clear()
-            .envs(program.env.iter().map(|(name, value)| (name, value)))
-            .current_dir(&program.cwd)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .kill_on_drop(true);
         let (child, started) = orphans::spawn(&mut command).map_err(start)?;
         #[cfg(target_os = "linux")]

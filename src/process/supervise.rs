@@ -16,8 +16,7 @@
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -78,16 +77,8 @@ fn supervise(program: Program, line: &UnixStream) -> Report {
 }
 
 fn start(program: &Program) -> io::Result<Child> {
-    #[expect(clippy::disallowed_methods, reason = "this is the room that spawns")]
-    let mut command = Command::new(&program.path);
-    command
-        .args(&program.args)
-        .env_clear()
-        .envs(program.env.iter().map(|(name, value)| (name, value)))
-        .current_dir(&program.cwd)
-        .stdin(if program.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
-        .process_group(0)
-        .spawn()
+    let stdin = if program.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
+    program.command().stdin(stdin).spawn()
 }
 
 /// Feeds the program's standard input until the program ends or the line does.

@@ -75,29 +75,11 @@ fn cut(text: &str, chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Epoch, ForgeKind, TaskState, Timestamp};
+    use crate::model::task::sample;
+    use crate::model::{ForgeKind, Timestamp};
 
     fn task(body: &str) -> Task {
-        Task {
-            id: "acme/shop#12".parse().unwrap(),
-            lane: "claude".parse().unwrap(),
-            state: TaskState::Claimed,
-            title: "Add a cart".to_owned(),
-            body: body.to_owned(),
-            asked_by: "user:ann".to_owned(),
-            required_labels: vec![],
-            created_at: Timestamp(0),
-            updated_at: Timestamp(0),
-            epoch: Epoch(1),
-            worker: None,
-            expires_at: None,
-            parked_until: None,
-            stop_reason: None,
-            message: None,
-            branch: None,
-            pr: None,
-            pr_url: None,
-        }
+        Task { title: "Add a cart".to_owned(), body: body.to_owned(), ..sample::task() }
     }
 
     fn project() -> Project {

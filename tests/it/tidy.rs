@@ -100,7 +100,7 @@ fn forks(path: &str, text: &str) -> Vec<String> {
             .iter()
             .skip(after + 1)
             .find(|l| !l.starts_with("#[") && !l.starts_with("//"))
-            .is_some_and(|l| l.starts_with("mod "))
+            .is_some_and(|l| l.trim_start_matches("pub(crate) ").starts_with("mod "))
     };
     let fork = |i: usize, line: &str| {
         let test = line.contains("cfg(test)") || line.contains("cfg!(test)");
@@ -122,6 +122,8 @@ fn the_shape_rules_find_violations() {
     assert_eq!(shape("a.rs", "use std::fs;\n").len(), 1);
     assert_eq!(shape("a.rs", &"//! One idea.\n".repeat(601)).len(), 1);
     assert_eq!(forks("a.rs", "#[cfg(test)]\nmod tests {\n"), Vec::<String>::new());
+    assert_eq!(forks("a.rs", "#[cfg(test)]\npub(crate) mod sample {\n"), Vec::<String>::new());
     assert_eq!(forks("a.rs", "#[cfg(test)]\nuse x::y;\n").len(), 1);
+    assert_eq!(forks("a.rs", "#[cfg(test)]\npub(crate) fn f() {\n").len(), 1);
     assert_eq!(forks("a.rs", "if cfg!(test) {\n").len(), 1);
 }

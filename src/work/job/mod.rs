@@ -152,9 +152,7 @@ pub async fn run(
     let mut job = Job { shared, claim, lease, signal, renewal, log, login: None };
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
-    let end = end.map_err(|stop| stop.hinted(&job.lease.task));
-    // A path or a word of the lane's may stand in an error, and a secret in it.
-    let end = end.map_err(|stop| stop.without(&job.secrets()));
+    let end = end.map_err(|stop| job.for_a_person(stop));
     if let Err(stop) = &end {
         job.forget_refused_login(stop).await;
         job.log.line(&format!("stopped: {}", stop.reason));
@@ -172,6 +170,11 @@ impl Job {
     /// What nobody may be shown.
     fn secrets(&self) -> Redactor {
         self.shared.lanes.redactor(self.login.as_ref().map(|login| &login.token))
+    }
+
+    /// With what mends it. A path or a word of the lane's may stand in an error, and a secret in it.
+    fn for_a_person(&self, stop: Stop) -> Stop {
+        stop.hinted(&self.lease.task).without(&self.secrets())
     }
 
     async fn steps(&mut self, report: &mut Report) -> Result<(), Stop> {
@@ -211,8 +214,7 @@ impl Job {
                 Ok(value)
             }
             Err(stop) => {
-                let stop = stop.hinted(task);
-                let stop = stop.without(&self.secrets());
+                let stop = self.for_a_person(stop);
                 let event =
                     StepEvent::Failed { reason: stop.reason.clone(), error: stop.error.clone() };
                 self.shared.observer.step(task, step, &event);

@@ -8,7 +8,9 @@ use relay::model::{
     Actor, ClaimId, Effect, ForgeKind, InstanceId, Label, LaneName, LeaseRef, Project, StopReason,
     Task, TaskId, Timestamp, Worker,
 };
-use relay::queue::{Claimant, Claimed, NewTask, NewWorker, Queue, QueueError, RunEnd, Store};
+use relay::queue::{
+    Claimant, Claimed, LocalPullRow, NewTask, NewWorker, Queue, QueueError, RunEnd, Store,
+};
 
 use crate::support::clock::{CountingIds, ManualClock};
 
@@ -204,4 +206,18 @@ pub fn pushed(commit: &str) -> Effect {
 /// Asserts that the answer is a lost lease.
 pub fn assert_lost<T: std::fmt::Debug>(answer: Result<T, QueueError>) {
     assert!(matches!(answer, Err(QueueError::LeaseLost(_))), "not a lost lease: {answer:?}");
+}
+
+/// A pull request of a local repository's first task.
+pub fn pull() -> LocalPullRow {
+    LocalPullRow {
+        number: 1,
+        title: "claude: Issue 1".to_owned(),
+        body: "Closes #1".to_owned(),
+        branch: "relay/claude-1".to_owned(),
+        base: "main".to_owned(),
+        head: "abc".to_owned(),
+        diff: "+1".to_owned(),
+        comment: Some("said".to_owned()),
+    }
 }

@@ -3,9 +3,9 @@
 use relay::model::{
     Disposition, Effect, Epoch, LeaseRef, PushProblem, StopReason, TaskState, Timestamp, Usage,
 };
-use relay::queue::{LeaseRenewal, LocalPullRow, NewTask, QueueError, RunEnd};
+use relay::queue::{LeaseRenewal, NewTask, QueueError, RunEnd};
 
-use super::bench::{Bench, Hand, ann, assert_lost, committed, lane, pushed};
+use super::bench::{Bench, Hand, ann, assert_lost, committed, lane, pull, pushed};
 
 super::on_each_database!(
     nothing_of_an_older_epoch_lands,
@@ -26,19 +26,6 @@ super::on_each_database!(
     usage_that_was_not_reported_is_not_zero,
     a_start_is_told_once,
 );
-
-fn pull() -> LocalPullRow {
-    LocalPullRow {
-        number: 1,
-        title: "claude: Issue 1".to_owned(),
-        body: "Closes #1".to_owned(),
-        branch: "relay/claude-1".to_owned(),
-        base: "main".to_owned(),
-        head: "abc".to_owned(),
-        diff: "+1".to_owned(),
-        comment: Some("said".to_owned()),
-    }
-}
 
 /// Every write of a worker, each refused.
 async fn assert_nothing_lands(b: &Bench, lease: &LeaseRef, hand: &Hand) {

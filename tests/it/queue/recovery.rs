@@ -3,7 +3,7 @@
 use relay::model::{Effect, ForgeProblem, LeaseRef, PushProblem, StopReason, TaskId};
 use relay::queue::{Added, LocalPullRow};
 
-use super::bench::{Bench, Hand, ann, committed, pushed};
+use super::bench::{Bench, Hand, ann, committed, pull, pushed};
 
 super::on_each_database!(
     effects_survive_what_is_not_the_requests_end,
@@ -128,16 +128,7 @@ async fn a_step_done_again_drops_the_later_ones(b: Bench) {
 async fn a_local_pull_is_kept_and_brought_up_to_date(b: Bench) {
     let hand = b.worker("desk", &["claude"]).await;
     let lease = b.running(1, &hand).await;
-    let mut pull = LocalPullRow {
-        number: 1,
-        title: "claude: Issue 1".to_owned(),
-        body: "Closes #1".to_owned(),
-        branch: "relay/claude-1".to_owned(),
-        base: "main".to_owned(),
-        head: "abc".to_owned(),
-        diff: "+1".to_owned(),
-        comment: Some("said".to_owned()),
-    };
+    let mut pull = pull();
     b.queue.open_local_pull(&lease, &hand.worker.id, &pull).await.expect("opened");
     pull.head = "def".to_owned();
     let update = LocalPullRow { comment: None, ..pull.clone() };
