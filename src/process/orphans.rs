@@ -79,7 +79,7 @@ pub(super) fn kill_orphans() {
             }
             let _ = rustix::process::pidfd_send_signal(&fd, Signal::KILL);
             // As the supervisor does: a chain of forks within one group does not outrun this.
-            if let Ok(group) = rustix::process::getpgid(Some(orphan.pid)) {
+            if let Some(group) = Process::read(orphan.pid).and_then(|orphan| orphan.group) {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
             wait_readable(&fd, PATIENCE);
@@ -99,7 +99,7 @@ pub(super) fn reap_orphans() {
     }
     let own = rustix::process::getpid();
     let started = started();
-    for dead in super::tree::processes().filter(|p| p.parent == own && !p.alive) {
+    for dead in super::tree::processes().filter(|p| p.parent == Some(own) && !p.alive) {
         if !started.contains(&dead.pid) {
             let _ = rustix::process::waitpid(Some(dead.pid), rustix::process::WaitOptions::NOHANG);
         }
@@ -114,10 +114,10 @@ fn orphans() -> Vec<super::tree::Process> {
         return Vec::new();
     }
     let own = rustix::process::getpid();
-    let session = rustix::process::getsid(None).ok();
+    let session = super::tree::Process::read(own).and_then(|own| own.session);
     let started = started();
     super::tree::processes()
-        .filter(|p| p.parent == own && Some(p.session) != session && !started.contains(&p.pid))
+        .filter(|p| p.parent == Some(own) && p.session != session && !started.contains(&p.pid))
         .collect()
 }
 

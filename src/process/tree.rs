@@ -109,7 +109,7 @@ impl Tree {
     fn kill_children(&self) -> Vec<Pid> {
         let own = rustix::process::getpid();
         let children: Vec<Pid> = processes()
-            .filter(|process| process.parent == own)
+            .filter(|process| process.parent == Some(own))
             .map(|process| process.pid)
             .collect();
         for child in &children {
@@ -117,11 +117,9 @@ impl Tree {
             // The kill comes first: a dying process moves to no other group, and until it is
             // reaped its group's number stays taken. A group dies at once, so a chain of forks
             // within one cannot outrun this.
-            match rustix::process::getpgid(Some(*child)) {
-                Ok(group) if group != own => {
-                    let _ = kill_process_group(group, Signal::KILL);
-                }
-                _ => {}
+            let group = Process::read(*child).and_then(|child| child.group);
+            if let Some(group) = group.filter(|group| *group != own) {
+                let _ = kill_process_group(group, Signal::KILL);
             }
         }
         children
@@ -148,10 +146,10 @@ pub(super) fn kill_session(leader: Pid) {
             return;
         }
         let mut found = false;
-        for process in processes().filter(|p| p.session == leader && p.alive) {
+        for process in processes().filter(|p| p.session == Some(leader) && p.alive) {
             // The number is checked again once it cannot change its owner unnoticed.
             let Ok(fd) = pidfd(process.pid) else { continue };
-            if Process::read(process.pid).is_some_and(|p| p.session == leader && p.alive) {
+            if Process::read(process.pid).is_some_and(|p| p.session == Some(leader) && p.alive) {
                 found |= rustix::process::pidfd_send_signal(&fd, Signal::KILL).is_ok();
                 wait_readable(&fd, Duration::from_millis(50));
             }
@@ -203,30 +201,35 @@ mod linux {
         poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// A line of the process table.
+    /// A line of the process table. A parent, a group's or a session's leader outside this pid
+    /// namespace is `None`: so it is in a container for whatever was started from without.
     pub(in crate::process) struct Process {
         pub(in crate::process) pid: Pid,
-        pub(in crate::process) parent: Pid,
-        pub(in crate::process) session: Pid,
+        pub(in crate::process) parent: Option<Pid>,
+        pub(in crate::process) group: Option<Pid>,
+        pub(in crate::process) session: Option<Pid>,
         pub(in crate::process) alive: bool,
     }
 
     impl Process {
         pub(in crate::process) fn read(pid: Pid) -> Option<Self> {
             let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+            Self::parse(pid, &stat)
+        }
+
+        fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
             // The program's name stands in brackets and may hold brackets and blanks itself.
             let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
             let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
             let mut fields = rest.split_ascii_whitespace();
             let state = fields.next()?;
-            let mut number = || fields.next()?.parse().ok().and_then(Pid::from_raw);
-            let (parent, _group, session) = (number()?, number()?, number()?);
-            Some(Self { pid, parent, session, alive: !matches!(state, "Z" | "X") })
+            let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
+            let (parent, group, session) = (number()?, number()?, number()?);
+            Some(Self { pid, parent, group, session, alive: !matches!(state, "Z" | "X") })
         }
     }
 
-    /// The process table. Kernel threads and the first process, whose parent is nobody, are
-    /// left out.
+    /// The process table.
     pub(in crate::process) fn processes() -> impl Iterator<Item = Process> {
         std::fs::read_dir("/proc")
             .into_iter()
@@ -234,5 +237,22 @@ mod linux {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .filter_map(Pid::from_raw)
             .filter_map(Process::read)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_process_whose_session_began_outside_the_namespace_is_in_the_table() {
+            let pid = Pid::from_raw(7).unwrap();
+            let line = b"7 (a) b) S 0 0 0 0 -1 4194560 1 2";
+            let process = Process::parse(pid, line).unwrap();
+            assert_eq!((process.parent, process.group, process.session), (None, None, None));
+            assert!(process.alive);
+            let inside = Process::parse(pid, b"7 (sh) Z 1 5 4 0").unwrap();
+            assert_eq!(inside.session.map(Pid::as_raw_pid), Some(4));
+            assert!(!inside.alive);
+        }
     }
 }
