@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 pub enum Code {
     /// The request is not what the route takes.
     BadRequest,
+    /// No token, or one that is not known.
+    Unauthorized,
+    /// The token may not do this.
+    Forbidden,
     /// There is no such task, project, worker or route.
     NotFound,
     /// The lease named is not the live one.
@@ -40,6 +44,8 @@ impl Code {
     pub const fn status(self) -> u16 {
         match self {
             Self::BadRequest => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::LeaseLost | Self::Conflict | Self::WorkerUnknown | Self::VersionMismatch => 409,
             Self::TooLarge => 413,

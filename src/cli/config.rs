@@ -28,6 +28,10 @@ pub struct Config {
     pub user: String,
     /// RELAY_SITE: a site elsewhere. Without it the owner of `home` is asked.
     pub site: Option<Endpoint>,
+    /// RELAY_TOKEN: what this machine shows to that site.
+    pub token: Option<Secret>,
+    /// DATABASE_URL: where `relay serve` keeps the queue.
+    pub database_url: Option<Secret>,
     /// RELAY_GITHUB_TOKEN: beats what `gh auth token` says.
     pub github_token: Option<Secret>,
     /// RELAY_GITHUB_API: the REST base of a GitHub Enterprise server.
@@ -169,6 +173,8 @@ impl Config {
                 .unwrap_or_else(|| PathBuf::from("/tmp")),
             user: text("USER").or_else(|| text("LOGNAME")).unwrap_or_else(|| "local".to_owned()),
             site: text("RELAY_SITE").map(|v| v.parse()).transpose()?,
+            token: text("RELAY_TOKEN").map(Secret::new),
+            database_url: text("DATABASE_URL").map(Secret::new),
             github_token: text("RELAY_GITHUB_TOKEN").map(Secret::new),
             github_api: text("RELAY_GITHUB_API").unwrap_or_else(|| GITHUB_API.to_owned()),
             allowed_senders: list("RELAY_ALLOWED_SENDERS"),

@@ -100,6 +100,7 @@ fn client_exit(error: &ClientError) -> Exit {
 fn owner_exit(error: &OwnerError) -> Exit {
     match error {
         OwnerError::Taken { .. } | OwnerError::Silent { .. } => Exit::Conflict,
+        OwnerError::Address { .. } => Exit::Usage,
         OwnerError::Version { .. } => Exit::Version,
         OwnerError::NotOurs { .. }
         | OwnerError::Home { .. }

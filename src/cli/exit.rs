@@ -61,6 +61,7 @@ impl From<Code> for Exit {
             Code::NotFound => Self::NotFound,
             Code::LeaseLost | Code::WorkerUnknown | Code::Conflict => Self::Conflict,
             Code::Forge => Self::Unreachable,
+            Code::Unauthorized | Code::Forbidden => Self::NotReady,
             Code::VersionMismatch => Self::Version,
             Code::Disk | Code::Busy | Code::Internal | Code::Unknown => Self::Failed,
         }

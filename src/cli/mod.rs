@@ -16,6 +16,7 @@ mod machine;
 mod output;
 mod prefer;
 mod progress;
+mod serve;
 mod site;
 mod table;
 mod task;
@@ -52,6 +53,8 @@ enum Command {
     Task(task::Options),
     /// Take tasks and do them on this machine
     Work(work::Options),
+    /// Serve one queue to many machines
+    Serve(serve::Options),
     /// See the whole flow on a scratch repository: no login, no network
     Demo(demo::Options),
     /// Show the lanes of this machine, and the settings claude runs under
@@ -105,6 +108,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Link(options) => options.run(&context).await,
             Command::Task(options) => options.run(&context).await,
             Command::Work(options) => options.run(&context).await,
+            Command::Serve(options) => options.run(&context).await,
             Command::Demo(options) => options.run(&context).await,
             Command::Lane(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,

@@ -53,7 +53,12 @@ impl Site {
 
     async fn open(context: &Context, role: Role) -> anyhow::Result<Self> {
         if let Some(endpoint) = &context.config.site {
-            return Ok(Self { client: Client::new(endpoint.clone())?, access: None });
+            let client = Client::new(endpoint.clone())?;
+            let client = match &context.config.token {
+                Some(token) => client.with_token(token.clone()),
+                None => client,
+            };
+            return Ok(Self { client, access: None });
         }
         let mut tries = 0;
         loop {
@@ -113,18 +118,20 @@ async fn asked(
     asking.await
 }
 
-fn owner(context: &Context, role: Role) -> OwnerConfig {
+pub(super) fn owner(context: &Context, role: Role) -> OwnerConfig {
     let config = &context.config;
     let accounts = Arc::clone(&context.accounts);
     OwnerConfig {
         home: config.home.clone(),
         role,
+        database: None,
+        listen: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         clock: Arc::clone(&context.clock),
         ids: context.ids(),
         faults: context.faults(),
         forges: Arc::new(KnownForges::new(Arc::clone(&accounts), config.github_api.clone())),
-        watch: (role == Role::Work).then(|| Watch {
+        watch: (role != Role::Moment).then(|| Watch {
             accounts,
             host: context.host(),
             allowed_senders: config.allowed_senders.clone(),

@@ -22,7 +22,8 @@ use crate::api::{
     StatusAnswer, TaskDetail, Tasks, TasksQuery, Workers,
 };
 use crate::model::{
-    Event, LeaseRef, Preference, Project, RepoName, Task, TaskId, TaskState, Worker, WorkerId,
+    Event, LeaseRef, Preference, Project, RepoName, Secret, Task, TaskId, TaskState, Worker,
+    WorkerId,
 };
 
 /// This program's version, as it is sent with every request and compared with the site's.
@@ -53,6 +54,13 @@ impl Client {
     /// As [`Client::new`].
     pub fn of_version(endpoint: Endpoint, version: &str) -> Result<Self, ClientError> {
         Ok(Self { transport: Transport::new(endpoint, version)? })
+    }
+
+    /// The same client with a token, which is shown with each request and in no message.
+    #[must_use]
+    pub fn with_token(mut self, token: Secret) -> Self {
+        self.transport.token = Some(token);
+        self
     }
 
     /// Registers a worker; its id is stable for its name. A new instance ends the old one's leases.

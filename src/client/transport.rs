@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::{ClientError, Endpoint};
 use crate::api::{Code, Problem, VERSION_HEADER};
+use crate::model::Secret;
 
 /// How long a request that is not held may take. The slowest one asks a forge.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,6 +33,7 @@ pub(super) struct Transport {
     base: String,
     endpoint: Endpoint,
     version: String,
+    pub(super) token: Option<Secret>,
     /// Kept open while a path through `/proc/self/fd` leads to the socket.
     _folder: Option<Arc<File>>,
 }
@@ -63,6 +65,7 @@ impl Transport {
             base,
             endpoint,
             version: version.to_owned(),
+            token: None,
             _folder: folder.map(Arc::new),
         })
     }
@@ -109,6 +112,9 @@ impl Transport {
             .request(method, format!("{}{path}", self.base))
             .header(VERSION_HEADER, &self.version)
             .timeout(after);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose());
+        }
         if let Some(body) = body {
             request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
         }

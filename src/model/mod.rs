@@ -16,6 +16,7 @@ pub mod secret;
 pub mod stop_reason;
 pub mod task;
 pub mod text;
+pub mod token;
 pub mod usage;
 pub mod worker;
 
@@ -35,5 +36,6 @@ pub use run::{Effect, Run};
 pub use secret::Secret;
 pub use stop_reason::{Disposition, Outcome, StopReason};
 pub use task::{Task, TaskState, WaitReason};
+pub use token::{TokenScope, TokenScopeError};
 pub use usage::Usage;
 pub use worker::{Worker, WorkerState};

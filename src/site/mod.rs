@@ -4,6 +4,7 @@
 
 mod attention;
 pub mod bell;
+pub mod caller;
 mod extract;
 mod feed;
 pub mod forges;
@@ -14,6 +15,7 @@ pub mod problem;
 mod projects;
 mod prune;
 pub mod router;
+mod serve;
 mod socket;
 pub mod state;
 mod tasks;

@@ -2,6 +2,7 @@
 //! Every other command is a client of that socket, or becomes the owner for its moment.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +14,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::bell::Bell;
+use super::caller::Door;
 use super::forges::Forges;
 use super::home::{Holder, Home, Lock};
 use super::logs::Logs;
 use super::prune;
 use super::router::router;
+use super::serve;
 use super::socket::{self, Socket};
 use super::state::Site;
 use super::timers::Timers;
 use super::watch::{Standing, Watch, watch};
 use crate::model::disk::quoted;
-use crate::model::{Clock, DiskProblem, Faults, Ids};
+use crate::model::{Clock, DiskProblem, Faults, Ids, Secret};
 use crate::queue::{Queue, QueueError, Store, StoreError};
 
 /// How long a command waits for a home that another one holds for its moment.
@@ -44,6 +47,8 @@ const GUESTS: Duration = Duration::from_secs(2);
 pub enum Role {
     /// By `relay work`, until it stops.
     Work,
+    /// By `relay serve`, until it stops.
+    Serve,
     /// By one command, for its moment.
     Moment,
 }
@@ -55,6 +60,10 @@ pub struct OwnerConfig {
     pub home: PathBuf,
     /// What it is owned for.
     pub role: Role,
+    /// Where the queue is kept: the home's own file where nothing is said.
+    pub database: Option<Secret>,
+    /// The address it is served on besides the socket.
+    pub listen: Option<SocketAddr>,
     /// The version of relay this is.
     pub version: String,
     /// The site's clock.
@@ -134,6 +143,14 @@ pub enum OwnerError {
         /// The system's words.
         cause: io::Error,
     },
+    /// The address cannot be served.
+    #[error("{addr} cannot be served: {cause}")]
+    Address {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's words.
+        cause: io::Error,
+    },
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -150,6 +167,15 @@ impl OwnerError {
             Self::Taken { role: Role::Work, pid, .. } => Some(format!(
                 "one `relay work` a home: stop that one (`kill {pid}`), or set RELAY_HOME to another folder"
             )),
+            Self::Taken { role: Role::Serve, pid, .. } => Some(format!(
+                "this home is a site's: stop it (`kill {pid}`), or set RELAY_HOME to another folder"
+            )),
+            Self::Address { cause, .. } if cause.kind() == io::ErrorKind::AddrInUse => Some(
+                "another program has it: `relay serve --addr HOST:PORT` takes another".to_owned(),
+            ),
+            Self::Address { .. } => {
+                Some("name an address of this machine: `relay serve --addr HOST:PORT`".to_owned())
+            }
             Self::Taken { role: Role::Moment, pid, .. } => {
                 Some(format!("wait for the other command to end, or stop it (`kill {pid}`)"))
             }
@@ -196,6 +222,7 @@ fn process(pid: Option<u32>) -> String {
 fn held_by(role: Role) -> &'static str {
     match role {
         Role::Work => "a running `relay work`",
+        Role::Serve => "a running `relay serve`",
         Role::Moment => "another relay command",
     }
 }
@@ -258,14 +285,14 @@ pub async fn connect(config: OwnerConfig) -> Result<Access, OwnerError> {
             if config.role == Role::Moment && answers(&socket).await {
                 return living(socket, other, &config.version).map(Access::Living);
             }
-            if config.role == Role::Work && other.role == Role::Work {
+            if config.role != Role::Moment && other.role != Role::Moment {
                 return Err(taken(&home, other));
             }
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             () = &mut patience => return Err(match &held {
-                Some(other) if config.role == Role::Work => taken(&home, other),
+                Some(other) if config.role != Role::Moment => taken(&home, other),
                 other => OwnerError::Silent {
                     home: home.path().to_owned(),
                     pid: other.as_ref().map(|other| other.pid),
@@ -301,6 +328,7 @@ fn taken(home: &Home, other: &Holder) -> OwnerError {
 pub struct Owner {
     site: Arc<Site>,
     socket: PathBuf,
+    addr: Option<SocketAddr>,
     guests: tokio::sync::watch::Receiver<usize>,
     closing: CancellationToken,
     serving: JoinHandle<()>,
@@ -312,10 +340,25 @@ pub struct Owner {
 
 impl Owner {
     async fn open(config: OwnerConfig, home: Home, lock: Lock) -> Result<Self, OwnerError> {
-        let OwnerConfig { home: _, role, version, clock, ids, faults, forges, watch: watched } =
-            config;
-        let url = format!("sqlite://{}", home.path().join("relay.db").display());
-        let store = Store::open(&url).await?;
+        let OwnerConfig {
+            home: _,
+            role,
+            database,
+            listen,
+            version,
+            clock,
+            ids,
+            faults,
+            forges,
+            watch: watched,
+        } = config;
+        let listener = match listen {
+            Some(addr) => Some(serve::bind(addr).await?),
+            None => None,
+        };
+        let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let own = || Secret::new(format!("sqlite://{}", home.path().join("relay.db").display()));
+        let store = Store::open(database.unwrap_or_else(own).expose()).await?;
         let queue = Queue::with_faults(store, Arc::clone(&clock), ids, faults);
         let bell = Arc::new(Bell::new(Arc::clone(&clock)));
         let logs = Arc::new(Logs::new(Arc::clone(&clock), home.path().join("logs")));
@@ -338,31 +381,41 @@ impl Owner {
             writes: TaskTracker::new(),
             closing: closing.clone(),
         });
-        if role == Role::Work {
+        let stays = role != Role::Moment;
+        if stays {
             prune::once(&site).await;
         }
         let path = socket::path_in(home.path());
         let socket = Socket::bind(home.path())
             .map_err(|cause| OwnerError::Socket { path: path.clone(), cause })?;
         let guests = socket.guests();
-        let serving = tokio::spawn(serve(socket, Arc::clone(&site), closing.clone()));
+        let serving = tokio::spawn(serve_socket(socket, Arc::clone(&site), closing.clone()));
         let mut keeping = JoinSet::new();
         let until = closing.clone();
         keeping.spawn(async move { timers.run(until).await });
-        if role == Role::Work {
+        if let Some(listener) = listener {
+            keeping.spawn(serve::serve(listener, Arc::clone(&site), closing.clone()));
+        }
+        if stays {
             keeping.spawn(prune::daily(Arc::clone(&site), site.clock.now(), closing.clone()));
         }
-        if let Some(watched) = watched.filter(|_| role == Role::Work) {
+        if let Some(watched) = watched.filter(|_| stays) {
             keeping.spawn(watch(Arc::clone(&site), watched, closing.clone()));
         }
         let stop = closing.clone().drop_guard();
-        Ok(Self { site, socket: path, guests, closing, serving, keeping, _stop: stop, lock })
+        Ok(Self { site, socket: path, addr, guests, closing, serving, keeping, _stop: stop, lock })
     }
 
     /// The socket the site is served on.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// The address it is served on over TCP.
+    #[must_use]
+    pub fn addr(&self) -> Option<SocketAddr> {
+        self.addr
     }
 
     /// The site itself, for what runs in the owner's process.
@@ -398,9 +451,9 @@ impl Owner {
     }
 }
 
-async fn serve(socket: Socket, site: Arc<Site>, closing: CancellationToken) {
-    let served =
-        axum::serve(socket, router(site)).with_graceful_shutdown(closing.cancelled_owned());
+async fn serve_socket(socket: Socket, site: Arc<Site>, closing: CancellationToken) {
+    let served = axum::serve(socket, router(site, Door::Socket))
+        .with_graceful_shutdown(closing.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "the socket is no longer served");
     }

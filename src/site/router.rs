@@ -8,13 +8,15 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
+use super::caller::{Door, admit, identify};
 use super::problem::Refusal;
 use super::state::Site;
 use super::{feed, projects, tasks, work};
 use crate::api::route::{self, PREFIX};
 use crate::api::{Code, Problem, VERSION_HEADER};
+use crate::model::TokenScope::{self, Admin, FeedRead, TasksWrite, WorkClaim};
 
 /// The longest body, in bytes. A log's chunk may grow when it is written as JSON, and a local pull
 /// request carries its diff; both are checked for themselves.
@@ -22,38 +24,51 @@ const BODY_MAX: usize = 1024 * 1024;
 const LOG_BODY_MAX: usize = 2 * 1024 * 1024;
 const PULL_BODY_MAX: usize = 4 * 1024 * 1024;
 
-/// The site's API.
-pub fn router(site: Arc<Site>) -> Router {
+/// The site's API, for requests that come in by `door`. Each route names who may: any of its scopes.
+pub fn router(site: Arc<Site>, door: Door) -> Router {
     let limit = DefaultBodyLimit::max;
     let api = Router::new()
-        .route(route::WORKERS, post(work::register).get(work::workers))
-        .route(route::HEARTBEAT, post(work::heartbeat))
-        .route(route::DOORBELL, get(work::doorbell))
-        .route(route::CLAIM, post(work::claim))
-        .route(route::START, post(work::start))
-        .route(route::RECORD, post(work::record))
-        .route(route::LOG, post(work::log).layer(limit(LOG_BODY_MAX)))
-        .route(route::RELEASE, post(work::release))
-        .route(route::TASKS, post(tasks::create).get(tasks::list))
-        .route(route::TASK, get(tasks::detail))
-        .route(route::TASK_LOG, get(feed::log))
-        .route(route::TASK_CANCEL, post(tasks::cancel))
-        .route(route::TASK_RETRY, post(tasks::retry))
-        .route(route::TASK_DONE, post(tasks::done))
-        .route(route::PROJECTS, post(projects::link).get(projects::list))
-        .route(route::PROJECT, get(projects::one))
-        .route(route::LOCAL_PULLS, post(work::open_local_pull).layer(limit(PULL_BODY_MAX)))
-        .route(route::EVENTS, get(feed::events))
-        .route(route::PREFERENCES, post(tasks::prefer).get(tasks::preferences))
-        .route(route::HEALTH, get(feed::health))
-        .route(route::STATUS, get(feed::status));
+        .route(route::WORKERS, of(&[WorkClaim], post(work::register)))
+        .route(route::WORKERS, of(&[FeedRead], get(work::workers)))
+        .route(route::HEARTBEAT, of(&[WorkClaim], post(work::heartbeat)))
+        .route(route::DOORBELL, of(&[WorkClaim, FeedRead], get(work::doorbell)))
+        .route(route::CLAIM, of(&[WorkClaim], post(work::claim)))
+        .route(route::START, of(&[WorkClaim], post(work::start)))
+        .route(route::RECORD, of(&[WorkClaim], post(work::record)))
+        .route(route::LOG, of(&[WorkClaim], post(work::log)).layer(limit(LOG_BODY_MAX)))
+        .route(route::RELEASE, of(&[WorkClaim], post(work::release)))
+        .route(route::TASKS, of(&[TasksWrite], post(tasks::create)))
+        .route(route::TASKS, of(&[FeedRead], get(tasks::list)))
+        .route(route::TASK, of(&[FeedRead], get(tasks::detail)))
+        .route(route::TASK_LOG, of(&[FeedRead], get(feed::log)))
+        .route(route::TASK_CANCEL, of(&[TasksWrite], post(tasks::cancel)))
+        .route(route::TASK_RETRY, of(&[TasksWrite], post(tasks::retry)))
+        .route(route::TASK_DONE, of(&[TasksWrite], post(tasks::done)))
+        .route(route::PROJECTS, of(&[Admin], post(projects::link)))
+        .route(route::PROJECTS, of(&[FeedRead], get(projects::list)))
+        .route(route::PROJECT, of(&[FeedRead], get(projects::one)))
+        .route(
+            route::LOCAL_PULLS,
+            of(&[WorkClaim], post(work::open_local_pull)).layer(limit(PULL_BODY_MAX)),
+        )
+        .route(route::EVENTS, of(&[FeedRead], get(feed::events)))
+        .route(route::PREFERENCES, of(&[Admin], post(tasks::prefer)))
+        .route(route::PREFERENCES, of(&[FeedRead], get(tasks::preferences)))
+        .route(route::HEALTH, of(&[FeedRead], get(feed::health)))
+        .route(route::STATUS, of(&[WorkClaim, FeedRead], get(feed::status)));
     Router::new()
         .nest(PREFIX, api)
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(limit(BODY_MAX))
         .layer(from_fn_with_state(Arc::clone(&site), versions))
+        .layer(from_fn_with_state((Arc::clone(&site), door), identify))
         .with_state(site)
+}
+
+/// A route for those who have one of the scopes.
+fn of(scopes: &'static [TokenScope], route: MethodRouter<Arc<Site>>) -> MethodRouter<Arc<Site>> {
+    route.route_layer(from_fn_with_state(scopes, admit))
 }
 
 async fn no_route(request: Request) -> Refusal {

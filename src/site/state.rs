@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bell::Bell;
+use super::caller::Bearer;
 use super::forges::Forges;
 use super::logs::Logs;
 use super::problem::{Answer, Refusal};
@@ -45,6 +46,11 @@ pub struct Site {
 }
 
 impl Site {
+    /// Who bears this token.
+    pub fn bearer(&self, _token: &str) -> Option<Arc<Bearer>> {
+        None
+    }
+
     /// Runs a write, and what has to follow it, to its end: the caller may hang up in the middle,
     /// and a change nobody is told of would wait for the next one.
     pub async fn write<T: Send + 'static>(

@@ -223,6 +223,8 @@ pub fn config(home: &Path, role: Role, clock: Arc<dyn Clock>) -> OwnerConfig {
     OwnerConfig {
         home: home.join("home"),
         role,
+        database: None,
+        listen: None,
         version: VERSION.to_owned(),
         clock,
         ids: Arc::new(SystemIds),

@@ -45,6 +45,8 @@ impl Stage {
         let config = OwnerConfig {
             home: folder.path().join("home"),
             role: Role::Work,
+            database: None,
+            listen: None,
             version: VERSION.to_owned(),
             clock: Arc::new(clock.clone()),
             ids: Arc::new(SystemIds),
