@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use sqlx::AssertSqlSafe;
-
 use super::row::task_columns;
-use super::{Store, StoreError};
+use super::{Sql, Store, StoreError};
 use crate::model::{
     ClaimId, InstanceId, Label, LaneName, Project, RunId, Task, Timestamp, WorkerId,
 };
@@ -55,7 +53,9 @@ impl Store {
     /// nothing and gives the same. A claim id whose run the worker itself has ended gets nothing:
     /// only a question that was overtaken on its way can still carry it.
     pub async fn claim(&self, claim: &Claim<'_>) -> Result<ClaimedRow, StoreError> {
-        let mut sql = sqlx::query(AssertSqlSafe(claim_text(claim.lanes.len(), claim.labels.len())))
+        let (lanes, labels) = (claim.lanes.len(), claim.labels.len());
+        let mut sql = Sql::made(claim_text(lanes, labels))
+            .postgres(claim_text_postgres(lanes, labels, "skip locked"))
             .bind(claim.worker.to_string())
             .bind(claim.instance.to_string())
             .bind(claim.claim_id.to_string())
@@ -68,7 +68,12 @@ impl Store {
         for label in claim.labels {
             sql = sql.bind(label.to_string());
         }
-        let rows = self.write(sql).await?;
+        let mut rows = self.write(sql.clone()).await?;
+        if rows.first().is_some_and(|row| self.fields(row).has_true("passed_by")) {
+            // Another claim held what this one could take, and may not have taken it: wait for it.
+            let wait = claim_text_postgres(lanes, labels, "");
+            rows = self.write(sql.postgres(wait)).await?;
+        }
         let Some(row) = rows.first() else { return Ok(ClaimedRow::Unknown) };
         let row = self.fields(row);
         if row.is_null("run_id") {
@@ -86,18 +91,8 @@ impl Store {
 ///
 /// `changes() = 1` after an update says that it found its row: what follows happens only then.
 pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
-    let mut lane_rows = String::new();
-    for i in 0..lanes {
-        let _ = write!(lane_rows, "{}(${})", if i == 0 { "" } else { ", " }, 7 + i);
-    }
-    // No label is empty; it keeps the list from being so.
-    let mut label_list = "''".to_owned();
-    for i in 0..labels {
-        let _ = write!(label_list, ", ${}", 7 + lanes + i);
-    }
     format!(
-        "begin immediate;
-        update tasks set state = 'claimed', epoch = epoch + 1, worker_id = $1, claim_id = $3,
+        "update tasks set state = 'claimed', epoch = epoch + 1, worker_id = $1, claim_id = $3,
             expires_at = $6, updated_at = $5
         where id = (
             -- The oldest of each lane is one step in its index; then the oldest of those.
@@ -106,21 +101,7 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
                 select q.id from tasks q
                 join projects p on p.slug = q.slug
                 join workers w on w.id = $1
-                where q.state = 'queued' and q.lane = l.column1
-                  and case p.forge
-                      when 'local' then p.host = w.host
-                      else exists (
-                          select 1 from worker_traits f
-                          where f.worker_id = w.id and f.kind = 'forge' and f.value = p.host)
-                      end
-                  and not exists (
-                      select 1 from preference_labels n
-                      where n.label not in ({label_list})
-                        and n.slug in ('', q.slug) and n.lane in ('', q.lane)
-                        and n.rank = (
-                            select max(r.rank) from preferences r
-                            where r.key = 'lane.labels'
-                              and r.slug in ('', q.slug) and r.lane in ('', q.lane)))
+                where {fits}
                 order by q.asked_at, q.slug, q.number
                 limit 1)
             order by t.asked_at, t.slug, t.number
@@ -144,8 +125,103 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
             and tasks.expires_at > $5
         left join runs on runs.task_id = tasks.id and runs.epoch = tasks.epoch
         left join projects p on p.slug = tasks.slug
-        where w.id = $1 and w.instance_id = $2;
-        commit",
+        where w.id = $1 and w.instance_id = $2",
+        lane_rows = lane_rows(lanes),
+        fits = fits(lanes, labels),
         columns = task_columns!(),
+    )
+}
+
+/// The same as one statement. All its parts see the database as it was before, so what was taken is
+/// handed from part to part. A task that another claim is about to take is passed by
+/// (`skip locked`), or waited for (empty).
+pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> String {
+    format!(
+        "with w as materialized (
+            select id, name, host from workers where id = $1 and instance_id = $2
+        ), oldest as materialized (
+            select t.id from w
+            cross join (values {lane_rows}) as l
+            cross join lateral (
+                select q.id, q.asked_at, q.slug, q.number
+                from tasks q join projects p on p.slug = q.slug
+                where {fits}
+                order by q.asked_at, q.slug, q.number
+                limit 1 for update of q {locked}) as t
+            where not exists (select 1 from tasks where claim_id = $3)
+              and not exists (select 1 from runs where claim_id = $3 and ended_by = 'worker')
+            order by t.asked_at, t.slug, t.number
+            limit 1
+        ), taken as (
+            update tasks set state = 'claimed', epoch = epoch + 1, worker_id = $1, claim_id = $3,
+                expires_at = $6, updated_at = $5
+            from oldest where tasks.id = oldest.id and tasks.state = 'queued'
+            returning tasks.*
+        ), run as (
+            insert into runs (id, task_id, epoch, worker_id, instance_id, claim_id, claimed_at)
+                select $4, id, epoch, worker_id, $2, claim_id, $5 from taken
+        ), told as (
+            insert into events (at, kind, actor, task_id, data)
+                select $5, 'run.claimed', 'runner:' || w.name, t.id,
+                    '{{\"epoch\":' || t.epoch || ',\"run\":\"' || $4 || '\"}}'
+                from taken t cross join w
+        )
+        select {columns},
+            coalesce(
+                (select r.id from runs r where r.task_id = tasks.id and r.epoch = tasks.epoch),
+                case when tasks.id is not null then $4 end) as run_id,
+            p.slug, p.forge, p.host, p.remote, p.api_base, p.default_branch, p.linked_at,
+            case when tasks.id is null and exists (
+                    select 1 from (values {lane_rows}) as l
+                    join tasks q on q.lane = l.column1 join projects p on p.slug = q.slug
+                    where {fits})
+                and not exists (select 1 from runs where claim_id = $3)
+                then 1 else 0 end as passed_by
+        from w
+        left join (
+            select * from taken
+            union all
+            select * from tasks where claim_id = $3 and worker_id = $1 and expires_at > $5
+        ) as tasks on true
+        left join projects p on p.slug = tasks.slug",
+        lane_rows = lane_rows(lanes),
+        fits = fits(lanes, labels),
+        columns = task_columns!(),
+    )
+}
+
+/// The lanes as rows.
+fn lane_rows(lanes: usize) -> String {
+    let mut rows = String::new();
+    for i in 0..lanes {
+        let _ = write!(rows, "{}(${})", if i == 0 { "" } else { ", " }, 7 + i);
+    }
+    rows
+}
+
+/// The condition under which the worker `w` may take `q`, a task of the lane `l` and of the project
+/// `p`: it is queued, and the worker has its forge's login, or its disk, and its labels.
+fn fits(lanes: usize, labels: usize) -> String {
+    // No label is empty; it keeps the list from being so.
+    let mut label_list = "''".to_owned();
+    for i in 0..labels {
+        let _ = write!(label_list, ", ${}", 7 + lanes + i);
+    }
+    format!(
+        "q.state = 'queued' and q.lane = l.column1
+          and case p.forge
+              when 'local' then p.host = w.host
+              else exists (
+                  select 1 from worker_traits f
+                  where f.worker_id = w.id and f.kind = 'forge' and f.value = p.host)
+              end
+          and not exists (
+              select 1 from preference_labels n
+              where n.label not in ({label_list})
+                and n.slug in ('', q.slug) and n.lane in ('', q.lane)
+                and n.rank = (
+                    select max(r.rank) from preferences r
+                    where r.key = 'lane.labels'
+                      and r.slug in ('', q.slug) and r.lane in ('', q.lane)))"
     )
 }

@@ -11,7 +11,9 @@ use crate::model::disk::quoted;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The URL is of a kind this build does not open.
-    #[error("cannot use the database `{url}`: only `sqlite:///absolute/path` is known")]
+    #[error(
+        "cannot use the database `{url}`: it is neither `sqlite:///absolute/path` nor `postgres://…`"
+    )]
     Url {
         /// The URL, without what stands before an `@`.
         url: String,
@@ -60,6 +62,23 @@ pub enum StoreError {
         /// The file.
         path: String,
     },
+    /// The server cannot be reached, or is starting, stopping or full of connections. A write that
+    /// was under way may have been done.
+    #[error("the database `{path}` cannot be reached: {detail}")]
+    Away {
+        /// The URL without a login.
+        path: String,
+        /// What the system or the server says.
+        detail: String,
+    },
+    /// The server does not let relay in, or has no such database.
+    #[error("the database `{path}` does not let relay in: {detail}")]
+    Login {
+        /// The URL without a login.
+        path: String,
+        /// What the server says.
+        detail: String,
+    },
     /// The disk is full, read-only or failing. Nothing was changed.
     #[error("cannot write the database `{path}`: {detail}")]
     Disk {
@@ -101,13 +120,26 @@ impl StoreError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::Disk { path, .. } if path.starts_with("postgres") => {
+                "look at the disk of the database's server; nothing was changed".to_owned()
+            }
             Self::Open { path, why, .. } | Self::Disk { path, why, .. } => match why {
                 Some(why) => why.mend(Path::new(path)),
                 None => format!("`relay doctor` looks at the disk: ls -ld {}", shown(path)),
             },
+            Self::Away { .. } => "it goes on by itself once the server answers; \
+                 `pg_isready -d URL` asks whether it does"
+                .to_owned(),
+            Self::Login { .. } => {
+                "try the same URL with `psql URL`: user, password and database must be there"
+                    .to_owned()
+            }
             Self::Newer { .. } => {
                 "use the newer relay, or set RELAY_HOME to another folder; nothing was changed"
                     .to_owned()
+            }
+            Self::Corrupt { path, .. } | Self::Row { path, .. } if path.starts_with("postgres") => {
+                return None;
             }
             Self::Corrupt { path, .. } | Self::Row { path, .. } => {
                 let path = shown(path);
@@ -166,6 +198,55 @@ pub(super) fn explain(path: &str, error: sqlx::Error) -> StoreError {
             StoreError::Row { path, column: index, detail: source.to_string() }
         }
         _ => StoreError::Statement { path, detail },
+    }
+}
+
+/// The same for Postgres. The codes are those of postgresql.org/docs/current/errcodes-appendix.html.
+pub(super) fn explain_postgres(name: &str, error: &sqlx::Error) -> StoreError {
+    let path = name.to_owned();
+    let detail = match error {
+        sqlx::Error::Database(database) => database.message().to_owned(),
+        other => other.to_string(),
+    };
+    let code = code_of(error);
+    match code.as_deref() {
+        Some("28000" | "28P01" | "3D000" | "42501") => StoreError::Login { path, detail },
+        Some("53100") => StoreError::Disk { path, detail, why: None },
+        Some("XX001" | "XX002") => StoreError::Corrupt { path, detail },
+        Some("40001" | "40P01" | "55P03" | "57014") => StoreError::Busy { path },
+        _ if is_line_lost(error) => StoreError::Away { path, detail },
+        _ => match error {
+            sqlx::Error::ColumnDecode { index, source } => {
+                StoreError::Row { path, column: index.clone(), detail: source.to_string() }
+            }
+            _ => StoreError::Statement { path, detail },
+        },
+    }
+}
+
+/// Whether the connection is of no more use: it broke, or the server ends it. Whether the statement
+/// was done cannot be told.
+pub(super) fn is_line_lost(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::Database(_) => code_of(error).is_some_and(|code| {
+            code.starts_with("08") || code.starts_with("57P") || code.starts_with("53")
+        }),
+        _ => false,
+    }
+}
+
+/// Whether the database has undone the write because another came between, so that it may be made
+/// anew: it could not be put in an order with the other, both waited for each other, or the other
+/// wrote the same row first.
+pub(super) fn is_undone_for_another(error: &sqlx::Error) -> bool {
+    code_of(error).is_some_and(|code| matches!(code.as_str(), "40001" | "40P01" | "23505"))
+}
+
+fn code_of(error: &sqlx::Error) -> Option<String> {
+    match error {
+        sqlx::Error::Database(database) => database.code().map(|code| code.into_owned()),
+        _ => None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reading what happened. Events are written by the statements of the changes they tell.
 
-use super::{Store, StoreError};
+use sqlx::any::AnyRow;
+
+use super::{Sql, Store, StoreError};
 use crate::model::{Actor, Event, TaskId};
 
 impl Store {
@@ -12,14 +14,14 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<Event>, StoreError> {
         let sql = match task {
-            Some(id) => sqlx::query(
+            Some(id) => Sql::new(
                 "select seq, at, kind, actor, task_id, data from events
                 where task_id = $3 and seq > $1 order by seq limit $2",
             )
             .bind(after)
             .bind(i64::from(limit))
             .bind(id.to_string()),
-            None => sqlx::query(
+            None => Sql::new(
                 "select seq, at, kind, actor, task_id, data from events
                 where seq > $1 order by seq limit $2",
             )
@@ -37,14 +39,14 @@ impl Store {
         most: u32,
     ) -> Result<Vec<Event>, StoreError> {
         let sql = match task {
-            Some(id) => sqlx::query(
+            Some(id) => Sql::new(
                 "select seq, at, kind, actor, task_id, data from events
                 where task_id = $3 and seq > $1 order by seq desc limit $2",
             )
             .bind(after)
             .bind(i64::from(most))
             .bind(id.to_string()),
-            None => sqlx::query(
+            None => Sql::new(
                 "select seq, at, kind, actor, task_id, data from events
                 where seq > $1 order by seq desc limit $2",
             )
@@ -54,7 +56,7 @@ impl Store {
         self.read(sql).await?.iter().rev().map(|row| self.event(row)).collect()
     }
 
-    fn event(&self, row: &sqlx::any::AnyRow) -> Result<Event, StoreError> {
+    fn event(&self, row: &AnyRow) -> Result<Event, StoreError> {
         let row = self.fields(row);
         Ok(Event {
             seq: row.int("seq")?,

@@ -1,6 +1,6 @@
 //! What is told about the past and would grow without end.
 
-use super::{Store, StoreError};
+use super::{Sql, Store, StoreError};
 use crate::model::{RunId, Timestamp};
 
 /// Rows that one statement takes away, so that no other write waits long.
@@ -10,7 +10,7 @@ impl Store {
     /// Runs whose log nobody needs: ended before `before`, and either of a task that is done or
     /// cancelled, or not the task's newest.
     pub async fn forgettable_runs(&self, before: Timestamp) -> Result<Vec<RunId>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select r.id from runs r join tasks t on t.id = r.task_id
             where r.finished_at < $1 and (t.state in ('done', 'cancelled') or r.epoch < t.epoch)",
         )
@@ -20,7 +20,7 @@ impl Store {
 
     /// Whether this run is known.
     pub async fn knows_run(&self, run: &RunId) -> Result<bool, StoreError> {
-        let sql = sqlx::query("select id from runs where id = $1").bind(run.to_string());
+        let sql = Sql::new("select id from runs where id = $1").bind(run.to_string());
         Ok(!self.read(sql).await?.is_empty())
     }
 
@@ -30,7 +30,7 @@ impl Store {
     pub async fn forget_told(&self, before: Timestamp) -> Result<u64, StoreError> {
         let mut gone = 0;
         loop {
-            let sql = sqlx::query(
+            let sql = Sql::new(
                 "delete from events where seq in (
                     select e.seq from events e left join tasks t on t.id = e.task_id
                     where e.at < $1 and e.seq < (select max(seq) from events)
@@ -46,7 +46,7 @@ impl Store {
                 break;
             }
         }
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "update local_pulls set diff = '' where diff <> '' and updated_at < $1
                 and task_id in (select id from tasks where state in ('done', 'cancelled'))",
         )

@@ -3,10 +3,8 @@
 
 use std::fmt::Write as _;
 
-use sqlx::AssertSqlSafe;
-
 use super::row::{json_text, task_columns, word_text};
-use super::{LocalPullRow, Store, StoreError};
+use super::{LocalPullRow, Sql, Store, StoreError};
 use crate::model::{
     Effect, EventKind, InstanceId, LeaseRef, Outcome, RunId, StopReason, Task, TaskState,
     Timestamp, Usage, WorkerId,
@@ -91,8 +89,7 @@ impl Store {
         beat: &HeartbeatRow<'_>,
     ) -> Result<Option<Vec<LeaseRef>>, StoreError> {
         let mut text = String::from(
-            "begin immediate;
-            insert into events (at, kind, actor, data)
+            "insert into events (at, kind, actor, data)
                 select $3, case $4 when 1 then 'worker.offline' else 'worker.online' end,
                     'runner:' || name, '{}'
                 from workers where id = $1 and instance_id = $2 and offline <> $4;
@@ -113,8 +110,7 @@ impl Store {
             }
             text.push_str(") returning id as renewed, epoch;");
         }
-        text.push_str("commit");
-        let mut sql = sqlx::query(AssertSqlSafe(text))
+        let mut sql = Sql::made(text)
             .bind(beat.worker.to_string())
             .bind(beat.instance.to_string())
             .bind(beat.now.0)
@@ -143,9 +139,8 @@ impl Store {
         lease: &LeaseRef,
         beat: &HeartbeatRow<'_>,
     ) -> Result<Result<(), StopReason>, StoreError> {
-        let sql = sqlx::query(
-            "begin immediate;
-            update tasks set
+        let sql = Sql::new(
+            "update tasks set
                 state = case when (
                     select r.started_at from runs r where r.task_id = $1 and r.epoch = $2
                 ) is null then 'claimed' else 'running' end,
@@ -171,8 +166,7 @@ impl Store {
                     ) is null then 'false' else 'true' end || '}'
                 from workers where id = $3 and changes() = 1;
             select ended_by, stop_reason from runs
-            where task_id = $1 and epoch = $2 and worker_id = $3;
-            commit",
+            where task_id = $1 and epoch = $2 and worker_id = $3",
         )
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
@@ -198,9 +192,8 @@ impl Store {
         now: Timestamp,
         branch: &str,
     ) -> Result<Option<Task>, StoreError> {
-        let sql = sqlx::query(concat!(
-            "begin immediate;
-            insert into events (at, kind, actor, task_id, data)
+        let sql = Sql::new(concat!(
+            "insert into events (at, kind, actor, task_id, data)
                 select $4, 'run.started', 'runner:' || w.name, tasks.id, $6
                 from tasks join workers w on w.id = tasks.worker_id
                 where tasks.state = 'claimed' and ",
@@ -217,8 +210,7 @@ impl Store {
             " returning id as touched;
             select ",
             task_columns!(),
-            " from tasks where id = $1;
-            commit"
+            " from tasks where id = $1"
         ))
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
@@ -244,9 +236,8 @@ impl Store {
             Effect::PullRequest { number, url } => (None, Some(*number), Some(url.clone())),
             Effect::Committed { .. } | Effect::Commented { .. } => (None, None, None),
         };
-        let sql = sqlx::query(concat!(
-            "begin immediate;
-            insert into effects (task_id, epoch, kind, body, recorded_at)
+        let sql = Sql::new(concat!(
+            "insert into effects (task_id, epoch, kind, body, recorded_at)
                 select $1, $2, $5, $6, $4 from tasks where ",
             live!(),
             " on conflict (task_id, epoch, kind) do update
@@ -256,8 +247,7 @@ impl Store {
                 pr_url = coalesce($9, pr_url)
             where ",
             live!(),
-            ";
-            commit"
+            ""
         ))
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
@@ -276,8 +266,7 @@ impl Store {
         const FIRST_EVENT: usize = 19;
         let usage_at = FIRST_EVENT + 3 * end.events.len();
         let mut text = String::from(concat!(
-            "begin immediate;
-            update tasks set state = $5, parked_until = $6, retries = $7, stop_reason = $15,
+            "update tasks set state = $5, parked_until = $6, retries = $7, stop_reason = $15,
                 deaths_from = case $17 when 1 then epoch else deaths_from end, message = $9, pr = coalesce($10, pr), pr_url = coalesce($11, pr_url),
                 worker_id = null, claim_id = null, expires_at = null, updated_at = $4
             where ",
@@ -316,9 +305,9 @@ impl Store {
                 where r.task_id = $1 and r.epoch = $2 and changes() > 0;",
             );
         }
-        text.push_str(concat!("select ", task_columns!(), " from tasks where id = $1; commit"));
+        text.push_str(concat!("select ", task_columns!(), " from tasks where id = $1"));
 
-        let mut sql = sqlx::query(AssertSqlSafe(text))
+        let mut sql = Sql::made(text)
             .bind(end.lease.task.to_string())
             .bind(end.lease.epoch.0)
             .bind(end.worker.to_string())
@@ -364,7 +353,7 @@ impl Store {
         worker: &WorkerId,
         now: Timestamp,
     ) -> Result<Option<RunId>, StoreError> {
-        let sql = sqlx::query(concat!(
+        let sql = Sql::new(concat!(
             "select runs.id as run_id from tasks
             join runs on runs.task_id = tasks.id and runs.epoch = tasks.epoch where ",
             live!()
@@ -386,7 +375,7 @@ impl Store {
         now: Timestamp,
         pull: &LocalPullRow,
     ) -> Result<bool, StoreError> {
-        let sql = sqlx::query(concat!(
+        let sql = Sql::new(concat!(
             "insert into local_pulls (task_id, number, title, body, branch, base, head, diff,
                 comment, updated_at)
             select $1, $5, $6, $7, $8, $9, $10, $11, $12, $4 from tasks where ",

@@ -1,7 +1,7 @@
 //! What a person, or the forge, says about a task: called off, done, again.
 
 use super::row::{json_text, task_columns};
-use super::{Store, StoreError};
+use super::{Sql, Store, StoreError};
 use crate::model::{Actor, LeaseRef, StopReason, Task, TaskId, TaskState, Timestamp, WorkerId};
 
 /// How a task is ended from outside.
@@ -42,9 +42,8 @@ impl Store {
             ),
             Ending::Done => (TaskState::Done, "task.done", None, None),
         };
-        let sql = sqlx::query(concat!(
-            "begin immediate;
-            select worker_id, id as revoked, epoch from tasks
+        let sql = Sql::new(concat!(
+            "select worker_id, id as revoked, epoch from tasks
             where id = $1 and worker_id is not null;
             update runs set finished_at = $2, ended_by = 'person', outcome = 'released',
                 stop_reason = '{\"reason\":\"cancelled\"}'
@@ -58,8 +57,7 @@ impl Store {
                 where id = $1 and changes() = 1;
             select ",
             task_columns!(),
-            " from tasks where id = $1;
-            commit"
+            " from tasks where id = $1"
         ))
         .bind(id.to_string())
         .bind(now.0)
@@ -92,9 +90,8 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<Task>, StoreError> {
         let data = serde_json::json!({ "from": seen.state, "keeps_work": keep_journal });
-        let sql = sqlx::query(concat!(
-            "begin immediate;
-            update tasks set state = 'queued', retries = 0, deaths_from = epoch, parked_until = null,
+        let sql = Sql::new(concat!(
+            "update tasks set state = 'queued', retries = 0, deaths_from = epoch, parked_until = null,
                 request_epoch = case $5 when 1 then request_epoch else epoch end,
                 asked_at = case $5 when 1 then asked_at else $2 end,
                 stop_reason = case $5 when 1 then stop_reason else null end,
@@ -106,8 +103,7 @@ impl Store {
                 select $2, 'task.retried', $6, $1, $7 where changes() = 1;
             select ",
             task_columns!(),
-            " from tasks where id = $1;
-            commit"
+            " from tasks where id = $1"
         ))
         .bind(seen.id.to_string())
         .bind(now.0)

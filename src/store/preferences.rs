@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use sqlx::AssertSqlSafe;
+use sqlx::any::AnyRow;
 
-use super::{Store, StoreError};
+use super::{Sql, Store, StoreError};
 use crate::model::{Actor, Label, LaneName, Preference, PreferenceKey, RepoName, Scope, Timestamp};
 
 impl Store {
@@ -18,8 +18,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (slug, lane) = columns(&preference.scope);
         let mut text = String::from(
-            "begin immediate;
-            insert into preferences (key, slug, lane, rank, value, set_by, set_at)
+            "insert into preferences (key, slug, lane, rank, value, set_by, set_at)
                 values ($1, $2, $3, $4, $5, $6, $7)
                 on conflict (key, slug, lane) do update set value = excluded.value,
                     set_by = excluded.set_by, set_at = excluded.set_at;
@@ -33,8 +32,7 @@ impl Store {
                 8 + i
             );
         }
-        text.push_str("commit");
-        let mut sql = sqlx::query(AssertSqlSafe(text))
+        let mut sql = Sql::made(text)
             .bind(preference.key.as_str())
             .bind(slug)
             .bind(lane)
@@ -51,12 +49,10 @@ impl Store {
     /// Takes a preference away. False where there was none.
     pub async fn unprefer(&self, key: PreferenceKey, scope: &Scope) -> Result<bool, StoreError> {
         let (slug, lane) = columns(scope);
-        let sql = sqlx::query(
-            "begin immediate;
-            delete from preference_labels where slug = $2 and lane = $3 and $1 = 'lane.labels';
+        let sql = Sql::new(
+            "delete from preference_labels where slug = $2 and lane = $3 and $1 = 'lane.labels';
             delete from preferences where key = $1 and slug = $2 and lane = $3
-            returning key;
-            commit",
+            returning key",
         )
         .bind(key.as_str())
         .bind(slug)
@@ -66,11 +62,11 @@ impl Store {
 
     /// All preferences, the widest first.
     pub async fn preferences(&self) -> Result<Vec<Preference>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select key, slug, lane, value from preferences order by rank, slug, lane, key",
         );
         let rows = self.read(sql).await?;
-        let preference = |row: &sqlx::any::AnyRow| {
+        let preference = |row: &AnyRow| {
             let row = self.fields(row);
             let slug: Option<RepoName> =
                 if row.text("slug")?.is_empty() { None } else { Some(row.parsed("slug")?) };

@@ -1,13 +1,13 @@
 //! Linked repositories, and the pull requests of local ones.
 
 use super::row::word_text;
-use super::{LocalPullRow, Store, StoreError};
+use super::{LocalPullRow, Sql, Store, StoreError};
 use crate::model::{Project, RepoName, TaskId};
 
 impl Store {
     /// Links a repository, or brings its row up to date; when it was linked stays.
     pub async fn link(&self, project: &Project) -> Result<Project, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "insert into projects (slug, forge, host, remote, api_base, default_branch, linked_at)
             values ($1, $2, $3, $4, $5, $6, $7)
             on conflict (slug) do update set forge = excluded.forge, host = excluded.host,
@@ -28,7 +28,7 @@ impl Store {
 
     /// Every linked repository, by slug.
     pub async fn projects(&self) -> Result<Vec<Project>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select slug, forge, host, remote, api_base, default_branch, linked_at
             from projects order by slug",
         );
@@ -37,7 +37,7 @@ impl Store {
 
     /// One linked repository.
     pub async fn project(&self, slug: &RepoName) -> Result<Option<Project>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select slug, forge, host, remote, api_base, default_branch, linked_at
             from projects where slug = $1",
         )
@@ -48,7 +48,7 @@ impl Store {
 
     /// The pull request of a task of a local repository.
     pub async fn local_pull(&self, id: &TaskId) -> Result<Option<LocalPullRow>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select number, title, body, branch, base, head, diff, comment
             from local_pulls where task_id = $1",
         )

@@ -1,6 +1,8 @@
 //! Runs and the journal of their effects.
 
-use super::{Store, StoreError};
+use sqlx::any::AnyRow;
+
+use super::{Sql, Store, StoreError};
 use crate::model::{
     Effect, Epoch, LaneName, LeaseRef, Run, RunId, TaskId, Timestamp, Usage, WorkerId,
 };
@@ -42,7 +44,7 @@ impl Store {
         worker: &WorkerId,
         deaths: u32,
     ) -> Result<Option<RunHead>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select r.id, r.ended_by, t.lane, t.retries, t.epoch,
                 coalesce(r.started_at, r.claimed_at) as began,
                 (select count(*) from runs d where d.task_id = $1 and d.epoch < $2
@@ -77,7 +79,7 @@ impl Store {
 
     /// A task's runs, the newest first.
     pub async fn runs(&self, id: &TaskId) -> Result<Vec<Run>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select r.id, r.task_id, r.epoch, r.worker_id, r.claimed_at, r.started_at,
                 r.finished_at, r.outcome, r.stop_reason, r.summary, r.error, r.kept,
                 u.run_id, u.model, u.input_tokens, u.cache_read_tokens, u.cache_write_tokens,
@@ -87,7 +89,7 @@ impl Store {
         )
         .bind(id.to_string());
         let rows = self.read(sql).await?;
-        let run = |row: &sqlx::any::AnyRow| {
+        let run = |row: &AnyRow| {
             let row = self.fields(row);
             let usage = if row.is_null("run_id") {
                 None
@@ -125,13 +127,13 @@ impl Store {
 
     /// The journal of a task's current request, in the order of the epochs.
     pub async fn journal(&self, id: &TaskId) -> Result<Vec<JournalEntry>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select e.epoch, e.body from effects e join tasks t on t.id = e.task_id
             where e.task_id = $1 and e.epoch > t.request_epoch order by e.epoch, e.kind",
         )
         .bind(id.to_string());
         let rows = self.read(sql).await?;
-        let entry = |row: &sqlx::any::AnyRow| {
+        let entry = |row: &AnyRow| {
             let row = self.fields(row);
             Ok(JournalEntry { epoch: Epoch(row.int("epoch")?), effect: row.json("body")? })
         };

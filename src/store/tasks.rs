@@ -1,9 +1,9 @@
 //! Tasks: asked for, and looked at.
 
-use sqlx::AssertSqlSafe;
+use sqlx::any::AnyRow;
 
 use super::row::task_columns;
-use super::{Need, NewTask, Store, StoreError};
+use super::{Need, NewTask, Sql, Store, StoreError};
 use crate::model::{RepoName, Task, TaskId, TaskState, Timestamp};
 
 /// What became of a wish for a task.
@@ -24,9 +24,8 @@ impl Store {
     /// met and than its end; the text is then the wish's, and it starts over.
     pub async fn ask(&self, new: &NewTask, now: Timestamp) -> Result<Asked, StoreError> {
         let actor = format!("user:{}", new.asked_by);
-        let sql = sqlx::query(concat!(
-            "begin immediate;
-            -- A wish for a task under way is met by it, also once it has ended.
+        let sql = Sql::new(concat!(
+            "-- A wish for a task under way is met by it, also once it has ended.
             update tasks set seen_at = $7
             where slug = $1 and number = $2 and lane = $3 and seen_at < $7
               and state not in ('review', 'failed', 'done', 'cancelled');
@@ -61,8 +60,7 @@ impl Store {
             " from tasks where slug = $1 and lane = $3
                 and number = coalesce($2, (select next_number from projects where slug = $1));
             update projects set next_number = coalesce($2, next_number) + 1
-            where slug = $1 and next_number <= coalesce($2, next_number);
-            commit"
+            where slug = $1 and next_number <= coalesce($2, next_number)"
         ))
         .bind(new.slug.to_string())
         .bind(new.number.map(|n| i64::try_from(n).unwrap_or(i64::MAX)))
@@ -94,7 +92,7 @@ impl Store {
 
     /// One task.
     pub async fn task(&self, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        let sql = sqlx::query(concat!("select ", task_columns!(), " from tasks where id = $1"))
+        let sql = Sql::new(concat!("select ", task_columns!(), " from tasks where id = $1"))
             .bind(id.to_string());
         let rows = self.read(sql).await?;
         rows.first().map(|row| self.fields(row).task()).transpose()
@@ -102,7 +100,7 @@ impl Store {
 
     /// Tasks in a state, or all, the newest first.
     pub async fn tasks(&self, state: Option<TaskState>) -> Result<Vec<Task>, StoreError> {
-        let sql = sqlx::query(concat!(
+        let sql = Sql::new(concat!(
             "select ",
             task_columns!(),
             " from tasks where $1 is null or state = $1
@@ -122,13 +120,13 @@ impl Store {
         )
         .replace("tasks.body", "'' as body")
         .replace("tasks.title", "substr(tasks.title, 1, 300) as title");
-        let sql = sqlx::query(AssertSqlSafe(text)).bind(state.map(TaskState::as_str));
+        let sql = Sql::made(text).bind(state.map(TaskState::as_str));
         self.read(sql).await?.iter().map(|row| self.fields(row).task()).collect()
     }
 
     /// Tasks of a project that the forge may still have a word about, the oldest first.
     pub async fn open_tasks(&self, slug: &RepoName) -> Result<Vec<Task>, StoreError> {
-        let sql = sqlx::query(concat!(
+        let sql = Sql::new(concat!(
             "select ",
             task_columns!(),
             " from tasks where slug = $1 and state not in ('failed', 'done', 'cancelled')
@@ -141,7 +139,7 @@ impl Store {
     /// What the queued tasks ask of a worker, in the order in which they are claimed: of each lane
     /// of each project the oldest `most`, so that a long queue is not read whole.
     pub async fn needs(&self, most: u32) -> Result<Vec<Need>, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select tasks.id, tasks.lane, p.forge, p.host,
                 (select r.value from preferences r
                  where r.key = 'lane.labels'
@@ -157,7 +155,7 @@ impl Store {
         )
         .bind(i64::from(most));
         let rows = self.read(sql).await?;
-        let need = |row: &sqlx::any::AnyRow| {
+        let need = |row: &AnyRow| {
             let row = self.fields(row);
             Ok(Need {
                 task: row.parsed("id")?,

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::AssertSqlSafe;
-
 use super::deaths::Ends;
 use super::row::Fields;
-use super::{DeathLimits, Store, StoreError};
+use super::{DeathLimits, Sql, Store, StoreError};
 use crate::model::{LeaseRef, TaskId, Timestamp, WorkerId};
 
 /// What the timers did.
@@ -51,7 +49,7 @@ impl Store {
     /// Ends leases that ran out by `now` and queues parked tasks whose time has come. What lies
     /// further ahead than it can was stamped before the clock went back, and is brought nearer.
     pub async fn sweep(&self, now: Timestamp, rules: &SweepRules) -> Result<Sweep, StoreError> {
-        let sql = sqlx::query(AssertSqlSafe(sweep_text(rules))).bind(now.0);
+        let sql = Sql::made(sweep_text(rules)).bind(now.0);
         let mut sweep = Sweep::default();
         for row in self.write(sql).await?.iter().map(|row| self.fields(row)) {
             if row.has("ended") {
@@ -67,7 +65,7 @@ impl Store {
 
     /// When the next timers are due.
     pub async fn next_timers(&self) -> Result<NextTimers, StoreError> {
-        let sql = sqlx::query(
+        let sql = Sql::new(
             "select (select min(expires_at) from tasks where expires_at is not null) as expiry,
                 (select min(parked_until) from tasks where parked_until is not null) as unpark",
         );
@@ -88,8 +86,7 @@ pub(super) fn sweep_text(rules: &SweepRules) -> String {
     let lease = rules.limits.lease.as_millis();
     let pause = rules.longest_pause.as_millis();
     let mut text = format!(
-        "begin immediate;
-            update tasks set expires_at = $1 + {lease} where expires_at > $1 + {lease};
+        "update tasks set expires_at = $1 + {lease} where expires_at > $1 + {lease};
             update tasks set parked_until = $1 + {pause}
             where parked_until > $1 + {pause}
               and coalesce(stop_reason, '') not like '%\"until\":%';
@@ -114,8 +111,7 @@ pub(super) fn sweep_text(rules: &SweepRules) -> String {
             update tasks set state = 'queued', parked_until = null, updated_at = $1
             where parked_until <= $1;
             select (select min(expires_at) from tasks where expires_at is not null) as expiry,
-                (select min(parked_until) from tasks where parked_until is not null) as unpark;
-            commit",
+                (select min(parked_until) from tasks where parked_until is not null) as unpark",
     );
     text
 }

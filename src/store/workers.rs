@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use sqlx::AssertSqlSafe;
-
 use super::deaths::Ends;
-use super::{DeathLimits, NewWorker, Store, StoreError};
+use super::{DeathLimits, NewWorker, Sql, Store, StoreError};
 use crate::model::{InstanceId, LeaseRef, Timestamp, Worker, WorkerId, WorkerState};
 
 impl Store {
@@ -28,8 +26,7 @@ impl Store {
             .chain(new.forges.iter().map(|forge| ("forge", forge.clone())))
             .collect();
         let mut text = String::from(
-            "begin immediate;
-            insert into events (at, kind, actor, data)
+            "insert into events (at, kind, actor, data)
                 select $7, case when exists (select 1 from workers where name = $2)
                         then 'worker.online' else 'worker.registered' end,
                     'runner:' || $2, $6
@@ -65,9 +62,8 @@ impl Store {
             }
             text.push_str(") as v where w.name = $2 on conflict do nothing;");
         }
-        text.push_str("commit");
         let data = serde_json::json!({ "host": new.host, "version": new.version });
-        let mut sql = sqlx::query(AssertSqlSafe(text))
+        let mut sql = Sql::made(text)
             .bind(id.to_string())
             .bind(new.name.to_string())
             .bind(new.instance.to_string())
@@ -88,7 +84,7 @@ impl Store {
         worker: &WorkerId,
         instance: &InstanceId,
     ) -> Result<bool, StoreError> {
-        let sql = sqlx::query("select id from workers where id = $1 and instance_id = $2")
+        let sql = Sql::new("select id from workers where id = $1 and instance_id = $2")
             .bind(worker.to_string())
             .bind(instance.to_string());
         Ok(!self.read(sql).await?.is_empty())
@@ -98,7 +94,7 @@ impl Store {
     /// of it.
     pub async fn workers(&self, now: Timestamp) -> Result<Vec<Worker>, StoreError> {
         let rows = self
-            .read(sqlx::query(
+            .read(Sql::new(
                 "select id, name, host, version, last_seen, offline, interval_ms
                 from workers order by name",
             ))
@@ -124,7 +120,7 @@ impl Store {
             workers.iter().enumerate().map(|(i, w)| (w.id.clone(), i)).collect();
 
         let rows = self
-            .read(sqlx::query(
+            .read(Sql::new(
                 "select worker_id, kind, value from worker_traits order by worker_id, kind, value",
             ))
             .await?;
@@ -139,7 +135,7 @@ impl Store {
         }
 
         let rows = self
-            .read(sqlx::query(
+            .read(Sql::new(
                 "select worker_id, id, epoch from tasks where worker_id is not null
                 order by updated_at, id",
             ))

@@ -1,0 +1,110 @@
+//! A statement, or several, as a value: the text and what is bound to it.
+//!
+//! A text holds neither `begin` nor `commit`: several statements in one text are one transaction,
+//! and who runs it sees to that. So a write can be handed to a task, put beside others into one
+//! transaction, and tried again.
+
+use std::borrow::Cow;
+
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AssertSqlSafe};
+
+/// See the module. A parameter `$n` is the n-th value bound.
+#[derive(Clone, Debug)]
+pub(super) struct Sql {
+    text: Cow<'static, str>,
+    postgres: Option<Cow<'static, str>>,
+    args: Vec<Arg>,
+}
+
+/// A bound value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Arg {
+    Text(Option<String>),
+    Int(Option<i64>),
+    Real(Option<f64>),
+}
+
+impl Sql {
+    /// A text that stands in the code.
+    pub(super) const fn new(text: &'static str) -> Self {
+        Self { text: Cow::Borrowed(text), postgres: None, args: Vec::new() }
+    }
+
+    /// A text put together from parts that stand in the code; values are only ever bound.
+    pub(super) const fn made(text: String) -> Self {
+        Self { text: Cow::Owned(text), postgres: None, args: Vec::new() }
+    }
+
+    /// Another text of the same meaning for Postgres: one statement, which is one round trip and
+    /// its own transaction.
+    #[must_use]
+    pub(super) fn postgres(mut self, text: impl Into<Cow<'static, str>>) -> Self {
+        self.postgres = Some(text.into());
+        self
+    }
+
+    /// Binds the next parameter.
+    #[must_use]
+    pub(super) fn bind(mut self, value: impl Into<Arg>) -> Self {
+        self.args.push(value.into());
+        self
+    }
+
+    /// Whether it has several statements.
+    pub(super) fn is_several(&self) -> bool {
+        self.text.contains(';')
+    }
+
+    /// The statements of its text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The one statement for Postgres, where it has another.
+    pub(super) fn postgres_text(&self) -> Option<&str> {
+        self.postgres.as_deref()
+    }
+
+    /// What is bound.
+    pub(super) fn args(&self) -> &[Arg] {
+        &self.args
+    }
+
+    /// What runs on SQLite, which takes several statements with shared parameters in one call.
+    /// `before` and `after` stand around the text.
+    pub(super) fn for_sqlite(self, before: &str, after: &str) -> Query<'static, Any, AnyArguments> {
+        let text = match (before, after, self.text) {
+            ("", "", text) => text.into_owned(),
+            (_, _, text) => format!("{before}{text}{after}"),
+        };
+        let query = sqlx::query(AssertSqlSafe(text));
+        self.args.into_iter().fold(query, |query, arg| match arg {
+            Arg::Text(value) => query.bind(value),
+            Arg::Int(value) => query.bind(value),
+            Arg::Real(value) => query.bind(value),
+        })
+    }
+}
+
+macro_rules! binds {
+    ($($from:ty => $kind:ident |$value:ident| $into:expr),* $(,)?) => {$(
+        impl From<$from> for Arg {
+            fn from($value: $from) -> Self {
+                Self::$kind($into)
+            }
+        }
+    )*};
+}
+
+binds! {
+    String => Text |value| Some(value),
+    &str => Text |value| Some(value.to_owned()),
+    Option<String> => Text |value| value,
+    Option<&str> => Text |value| value.map(str::to_owned),
+    i64 => Int |value| Some(value),
+    Option<i64> => Int |value| value,
+    f64 => Real |value| Some(value),
+    Option<f64> => Real |value| value,
+}
