@@ -6,6 +6,7 @@ pub mod feed;
 pub mod problem;
 pub mod route;
 pub mod tasks;
+pub mod tokens;
 pub mod work;
 
 pub use feed::{EventsAnswer, EventsQuery, HealthAnswer, LogAnswer, LogQuery, StatusAnswer};
@@ -15,6 +16,7 @@ pub use tasks::{
     CancelRequest, CreateTask, LinkProject, LocalPull, OpenLocalPull, PreferRequest, Preferences,
     Projects, SetDone, TaskDetail, Tasks, TasksQuery,
 };
+pub use tokens::{CreateToken, CreatedToken, Plaintext, RevokeToken, RevokedToken, Tokens, WhoAmI};
 pub use work::{
     Claim, ClaimAnswer, ClaimRequest, Doorbell, DoorbellQuery, HeartbeatAnswer, HeartbeatRequest,
     LeaseAnswer, LogChunk, LogTaken, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest,

@@ -48,6 +48,12 @@ pub const EVENTS: &str = "/events";
 pub const PREFERENCES: &str = "/preferences";
 /// `GET`: version, home, forges and their cool-downs.
 pub const STATUS: &str = "/status";
+/// `POST`: make one. `GET`: list.
+pub const TOKENS: &str = "/tokens";
+/// `POST`.
+pub const TOKEN_REVOKE: &str = "/tokens/{id}/revoke";
+/// `GET`: what the token that asks may.
+pub const WHO_AM_I: &str = "/whoami";
 
 /// `GET`: the database, read through.
 pub const HEALTH: &str = "/health";

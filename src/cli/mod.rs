@@ -21,6 +21,7 @@ mod site;
 mod table;
 mod task;
 mod time;
+mod token;
 mod words;
 mod work;
 
@@ -55,6 +56,8 @@ enum Command {
     Work(work::Options),
     /// Serve one queue to many machines
     Serve(serve::Options),
+    /// Make, list and revoke what other machines show to the site
+    Token(token::Options),
     /// See the whole flow on a scratch repository: no login, no network
     Demo(demo::Options),
     /// Show the lanes of this machine, and the settings claude runs under
@@ -109,6 +112,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Task(options) => options.run(&context).await,
             Command::Work(options) => options.run(&context).await,
             Command::Serve(options) => options.run(&context).await,
+            Command::Token(options) => options.run(&context).await,
             Command::Demo(options) => options.run(&context).await,
             Command::Lane(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,

@@ -39,6 +39,9 @@ impl Options {
         let access = connect(owner).await?;
         if let Access::Own(owner) = &access {
             let addr = owner.addr().unwrap_or(self.addr);
+            if let Some(token) = owner.site().first_token().await? {
+                context.output.line(format!("admin token, told this once: {}", token.expose()))?;
+            }
             context.output.line(format!("relay serve: http://{addr}"))?;
         }
         tokio::select! {

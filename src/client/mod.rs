@@ -4,6 +4,7 @@
 
 mod endpoint;
 mod error;
+mod tokens;
 mod transport;
 
 use std::time::Duration;

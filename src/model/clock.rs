@@ -57,8 +57,11 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn sleep_until(&self, at: Timestamp) -> Sleep;
 }
 
-/// Where new ids come from. Handed in like the clock, so that tests can name them beforehand.
+/// Where new ids and secrets come from. Handed in like the clock, so that tests can name them beforehand.
 pub trait Ids: Send + Sync + fmt::Debug {
     /// A new UUIDv7 in its usual text form.
     fn uuid(&self) -> String;
+
+    /// 256 bits that nobody can guess, for a token; `None` where the system gives none.
+    fn random(&self) -> Option<[u8; 32]>;
 }

@@ -82,11 +82,15 @@ pub enum Passage {
     QueuePrefer,
     /// A preference is taken away.
     QueueUnprefer,
+    /// A token is kept.
+    QueueToken,
+    /// A token is revoked, and its leases end.
+    QueueRevoke,
 }
 
 impl Passage {
     /// Every passage and its name, in the order of a job, then the writes of the queue.
-    pub const ALL: [(Self, &'static str); 37] = [
+    pub const ALL: [(Self, &'static str); 39] = [
         (Self::ClaimId, "work.claim_id"),
         (Self::Claim, "work.claim"),
         (Self::Fetch, "job.fetch"),
@@ -124,6 +128,8 @@ impl Passage {
         (Self::QueueLink, "queue.link"),
         (Self::QueuePrefer, "queue.prefer"),
         (Self::QueueUnprefer, "queue.unprefer"),
+        (Self::QueueToken, "queue.token"),
+        (Self::QueueRevoke, "queue.revoke"),
     ];
 
     fn name(self) -> &'static str {

@@ -85,6 +85,16 @@ checked_text!(
     "a worker's name (1 to 64 of a-z, 0-9, `.`, `_`, `-`, `@`)"
 );
 checked_text!(
+    /// A token's id, which is no secret.
+    TokenId, is_uuid, "a token id"
+);
+checked_text!(
+    /// What a token is called by people.
+    TokenName,
+    |t| (1..=64).contains(&t.len()) && t.chars().all(|c| c.is_ascii_alphanumeric() || "._-@:".contains(c)),
+    "a token's name (1 to 64 of a-z, 0-9, `.`, `_`, `-`, `@`, `:`)"
+);
+checked_text!(
     /// A capability that a worker advertises and a project can require, such as `gpu`.
     Label,
     |t| (1..=64).contains(&t.len())

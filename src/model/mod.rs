@@ -25,8 +25,8 @@ pub use disk::DiskProblem;
 pub use event::{Actor, Event, EventKind};
 pub use fault::{FaultPlan, FaultPoint, Faults, NoFaults, Passage};
 pub use id::{
-    ClaimId, Epoch, IdError, InstanceId, Label, LaneName, RepoName, RunId, TaskId, WorkerId,
-    WorkerName,
+    ClaimId, Epoch, IdError, InstanceId, Label, LaneName, RepoName, RunId, TaskId, TokenId,
+    TokenName, WorkerId, WorkerName,
 };
 pub use lease::{LEASE, Lease, LeaseRef};
 pub use preference::{Preference, PreferenceKey, Scope};
@@ -36,6 +36,6 @@ pub use run::{Effect, Run};
 pub use secret::Secret;
 pub use stop_reason::{Disposition, Outcome, StopReason};
 pub use task::{Task, TaskState, WaitReason};
-pub use token::{TokenScope, TokenScopeError};
+pub use token::{Token, TokenHash, TokenScope, TokenScopeError, token_text};
 pub use usage::Usage;
 pub use worker::{Worker, WorkerState};

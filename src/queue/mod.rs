@@ -16,6 +16,7 @@ mod projects;
 mod seen;
 mod tasks;
 mod timers;
+mod tokens;
 mod types;
 mod waiting;
 mod workers;
@@ -25,11 +26,14 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use crate::model::{Clock, Faults, Ids, NoFaults, Passage, fault};
 
-pub use crate::store::{Health, LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept};
+pub use crate::store::{
+    Health, KnownToken, LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept,
+};
 pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
 pub use error::QueueError;
 pub use growth::{EVENTS_KEPT, LOGS_KEPT};
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
+pub use tokens::NewToken;
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};
 pub use waiting::NEEDS_MOST;
 

@@ -1,14 +1,18 @@
 //! What a handler takes from a request, checked, with a [`Refusal`] where it is not that.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
+use super::caller::{Caller, SpeaksFor};
 use super::problem::Refusal;
+use super::state::Site;
 use crate::api::{Code, Problem};
-use crate::model::{RepoName, TaskId, WorkerId};
+use crate::model::{RepoName, TaskId, TokenId, WorkerId};
 
 /// A JSON body. Unknown fields are refused by the types.
 pub struct Body<T>(pub T);
@@ -27,6 +31,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         serde_json::from_slice(&bytes)
             .map(Self)
             .map_err(|e| Refusal::bad(format!("the body is not what this route takes: {e}")))
+    }
+}
+
+/// A JSON body that speaks for a worker, from whoever may speak for that worker.
+pub struct Own<T>(pub T);
+
+impl<T: DeserializeOwned + SpeaksFor + Send + Sync> FromRequest<Arc<Site>> for Own<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, site: &Arc<Site>) -> Result<Self, Refusal> {
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or(Caller::Stranger);
+        let Body(body) = Body::<T>::from_request(request, site).await?;
+        caller.speak_for(site, body.worker()).await?;
+        Ok(Self(body))
     }
 }
 
@@ -67,10 +85,24 @@ impl<S: Send + Sync> FromRequestParts<S> for OfProject {
     }
 }
 
-/// `{id}` of a worker's path.
+/// `{id}` of a worker's path, for whoever may speak for that worker.
 pub struct OfWorker(pub WorkerId);
 
-impl<S: Send + Sync> FromRequestParts<S> for OfWorker {
+impl FromRequestParts<Arc<Site>> for OfWorker {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Arc<Site>) -> Result<Self, Refusal> {
+        let caller = Caller::from_request_parts(parts, site).await?;
+        let worker = path::<String, _>(parts, site).await?.parse()?;
+        caller.speak_for(site, &worker).await?;
+        Ok(Self(worker))
+    }
+}
+
+/// `{id}` of a token's path.
+pub struct OfToken(pub TokenId);
+
+impl<S: Send + Sync> FromRequestParts<S> for OfToken {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {

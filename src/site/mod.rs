@@ -3,6 +3,7 @@
 //! Architecture invariant: the only room that knows axum.
 
 mod attention;
+pub mod bearers;
 pub mod bell;
 pub mod caller;
 mod extract;
@@ -20,5 +21,6 @@ mod socket;
 pub mod state;
 mod tasks;
 pub mod timers;
+mod tokens;
 pub mod watch;
 mod work;

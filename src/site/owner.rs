@@ -13,6 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use super::bearers::Bearers;
 use super::bell::Bell;
 use super::caller::Door;
 use super::forges::Forges;
@@ -370,6 +371,7 @@ impl Owner {
         let site = Arc::new(Site {
             queue,
             bell,
+            bearers: Bearers::default(),
             logs,
             timers: Arc::clone(&timers),
             forges,
@@ -381,6 +383,9 @@ impl Owner {
             writes: TaskTracker::new(),
             closing: closing.clone(),
         });
+        if listener.is_some() {
+            site.reread().await?;
+        }
         let stays = role != Role::Moment;
         if stays {
             prune::once(&site).await;
@@ -443,6 +448,7 @@ impl Owner {
         if tokio::time::timeout(FAREWELL, self.site.writes.wait()).await.is_err() {
             tracing::warn!("a write was still under way when the owner closed");
         }
+        self.site.keep_used().await;
         self.site.queue.close().await;
         if let Err(error) = std::fs::remove_file(&self.socket) {
             tracing::debug!(%error, "the socket was not removed");

@@ -34,6 +34,7 @@ pub(super) async fn once(site: &Site) {
 }
 
 async fn round(site: &Site) -> Result<(), QueueError> {
+    site.keep_used().await;
     let events = site.queue.forget_told().await?;
     let mut logs = 0_usize;
     for run in site.queue.forgettable_runs().await? {

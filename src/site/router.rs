@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 use super::caller::{Door, admit, identify};
 use super::problem::Refusal;
 use super::state::Site;
-use super::{feed, projects, tasks, work};
+use super::{feed, projects, tasks, tokens, work};
 use crate::api::route::{self, PREFIX};
 use crate::api::{Code, Problem, VERSION_HEADER};
 use crate::model::TokenScope::{self, Admin, FeedRead, TasksWrite, WorkClaim};
@@ -54,6 +54,10 @@ pub fn router(site: Arc<Site>, door: Door) -> Router {
         .route(route::EVENTS, of(&[FeedRead], get(feed::events)))
         .route(route::PREFERENCES, of(&[Admin], post(tasks::prefer)))
         .route(route::PREFERENCES, of(&[FeedRead], get(tasks::preferences)))
+        .route(route::TOKENS, of(&[Admin], post(tokens::create)))
+        .route(route::TOKENS, of(&[Admin], get(tokens::list)))
+        .route(route::TOKEN_REVOKE, of(&[Admin], post(tokens::revoke)))
+        .route(route::WHO_AM_I, of(&TokenScope::ALL, get(tokens::who_am_i)))
         .route(route::HEALTH, of(&[FeedRead], get(feed::health)))
         .route(route::STATUS, of(&[WorkClaim, FeedRead], get(feed::status)));
     Router::new()

@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::bearers::Bearers;
 use super::bell::Bell;
-use super::caller::Bearer;
 use super::forges::Forges;
 use super::logs::Logs;
 use super::problem::{Answer, Refusal};
@@ -23,6 +23,8 @@ pub struct Site {
     pub queue: Queue,
     /// The doorbell.
     pub bell: Arc<Bell>,
+    /// The tokens that are good now.
+    pub bearers: Bearers,
     /// The runs' logs.
     pub logs: Arc<Logs>,
     /// Timers and the reading of what is queued.
@@ -46,11 +48,6 @@ pub struct Site {
 }
 
 impl Site {
-    /// Who bears this token.
-    pub fn bearer(&self, _token: &str) -> Option<Arc<Bearer>> {
-        None
-    }
-
     /// Runs a write, and what has to follow it, to its end: the caller may hang up in the middle,
     /// and a change nobody is told of would wait for the next one.
     pub async fn write<T: Send + 'static>(

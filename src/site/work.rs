@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 
 use super::bell::Ask;
-use super::extract::{Asked, Body, OfProject, OfTask, OfWorker};
+use super::caller::Caller;
+use super::extract::{Asked, Body, OfProject, OfTask, OfWorker, Own};
 use super::logs::CHUNK_MAX;
 use super::problem::{Answer, Refusal};
 use super::state::Site;
@@ -30,8 +31,10 @@ const BLANK_EVERY: Duration = Duration::from_secs(20);
 
 pub(super) async fn register(
     State(site): State<Arc<Site>>,
+    caller: Caller,
     Body(request): Body<RegisterRequest>,
 ) -> Answer<Json<Worker>> {
+    caller.register_as(&request.name)?;
     let inner = Arc::clone(&site);
     site.write(async move {
         let site = inner;
@@ -48,6 +51,9 @@ pub(super) async fn register(
                 version: request.version,
             })
             .await?;
+        // Before the worker is answered, so that it claims nothing that its token does not end.
+        site.queue.bind_worker(&registered.worker.id, caller.token()).await?;
+        site.bearers.met(&registered.worker.name, &registered.worker.id);
         for lease in &registered.ended {
             site.logs.ended(lease);
         }
@@ -102,11 +108,13 @@ pub(super) async fn heartbeat(
 
 pub(super) async fn doorbell(
     State(site): State<Arc<Site>>,
+    caller: Caller,
     Asked(query): Asked<DoorbellQuery>,
 ) -> Answer<Response> {
     let lanes = query.lanes.split(',').map(str::trim).filter(|lane| !lane.is_empty());
     let lanes = lanes.map(str::parse).collect::<Result<Vec<LaneName>, _>>()?;
     if let Some(worker) = &query.worker_id {
+        caller.speak_for(&site, worker).await?;
         introduce(&site, worker, query.instance_id.as_ref()).await?;
         site.queue.heard(worker);
     }
@@ -165,7 +173,8 @@ async fn held(mut ring: BoxFuture<'static, Doorbell>, every: Duration) -> Respon
 
 pub(super) async fn claim(
     State(site): State<Arc<Site>>,
-    Body(request): Body<ClaimRequest>,
+    caller: Caller,
+    Own(request): Own<ClaimRequest>,
 ) -> Answer<Json<ClaimAnswer>> {
     let inner = Arc::clone(&site);
     site.write(async move {
@@ -185,6 +194,11 @@ pub(super) async fn claim(
             }
             return Ok(Json(ClaimAnswer { claim: None }));
         };
+        if caller.is_revoked() {
+            // The token was revoked while this went on, maybe before there was a lease to end.
+            site.end_claimed(&caller).await?;
+            return Ok(Json(ClaimAnswer { claim: None }));
+        }
         let Claimed { lease, run, task, project, effects, branch } = claimed;
         let worker = claimant.worker;
         site.logs.claimed(lease.reference(), worker.clone(), run.clone(), lease.expires_at);
@@ -201,7 +215,7 @@ pub(super) async fn claim(
 pub(super) async fn start(
     State(site): State<Arc<Site>>,
     OfTask(task): OfTask,
-    Body(request): Body<StartRequest>,
+    Own(request): Own<StartRequest>,
 ) -> Answer<Json<Task>> {
     let lease = LeaseRef { task, epoch: request.epoch };
     let queue = site.queue.clone();
@@ -214,7 +228,7 @@ pub(super) async fn start(
 pub(super) async fn record(
     State(site): State<Arc<Site>>,
     OfTask(task): OfTask,
-    Body(request): Body<RecordRequest>,
+    Own(request): Own<RecordRequest>,
 ) -> Answer<StatusCode> {
     let lease = LeaseRef { task, epoch: request.epoch };
     let queue = site.queue.clone();
@@ -228,7 +242,7 @@ pub(super) async fn record(
 pub(super) async fn log(
     State(site): State<Arc<Site>>,
     OfTask(task): OfTask,
-    Body(chunk): Body<LogChunk>,
+    Own(chunk): Own<LogChunk>,
 ) -> Answer<Json<LogTaken>> {
     if chunk.text.len() > CHUNK_MAX {
         let detail = format!("a chunk of a log is at most {CHUNK_MAX} bytes");
@@ -261,7 +275,7 @@ async fn append(site: &Arc<Site>, lease: &LeaseRef, chunk: &Arc<LogChunk>) -> An
 pub(super) async fn release(
     State(site): State<Arc<Site>>,
     OfTask(task): OfTask,
-    Body(request): Body<ReleaseRequest>,
+    Own(request): Own<ReleaseRequest>,
 ) -> Answer<Json<ReleaseAnswer>> {
     let lease = LeaseRef { task, epoch: request.epoch };
     let inner = Arc::clone(&site);
@@ -289,7 +303,7 @@ pub(super) async fn release(
 pub(super) async fn open_local_pull(
     State(site): State<Arc<Site>>,
     OfProject(slug): OfProject,
-    Body(request): Body<OpenLocalPull>,
+    Own(request): Own<OpenLocalPull>,
 ) -> Answer<Json<LocalPull>> {
     if request.lease.task.repo != slug {
         return Err(Refusal::bad(format!("`{}` is no task of `{slug}`", request.lease.task)));

@@ -28,6 +28,7 @@ mod sql;
 mod sqlite;
 mod tasks;
 mod timers;
+mod tokens;
 mod types;
 mod workers;
 
@@ -47,6 +48,7 @@ pub use row::Fields;
 pub use runs::{JournalEntry, RunHead};
 pub use tasks::Asked;
 pub use timers::{NextTimers, Sweep, SweepRules, Swept};
+pub use tokens::{KnownToken, RevokedToken};
 pub use types::{LocalPullRow, Need, NewTask, NewWorker};
 
 use postgres::Postgres;

@@ -172,7 +172,7 @@ impl Fields<'_> {
         })
     }
 
-    fn unreadable(&self, column: &str, error: impl Display) -> StoreError {
+    pub(super) fn unreadable(&self, column: &str, error: impl Display) -> StoreError {
         StoreError::Row {
             path: self.path.to_owned(),
             column: column.to_owned(),

@@ -5,6 +5,8 @@ pub mod faults;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ring::rand::{SecureRandom, SystemRandom};
+
 use crate::model::clock::{Clock, Ids, Sleep, Timestamp};
 
 /// The machine's clocks.
@@ -55,5 +57,11 @@ impl Ids for SystemIds {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that makes ids")]
     fn uuid(&self) -> String {
         uuid::Uuid::now_v7().to_string()
+    }
+
+    fn random(&self) -> Option<[u8; 32]> {
+        let mut bytes = [0; 32];
+        SystemRandom::new().fill(&mut bytes).ok()?;
+        Some(bytes)
     }
 }

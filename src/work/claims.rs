@@ -60,6 +60,10 @@ mod tests {
             let n = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             format!("00000000-0000-7000-8000-{n:012x}")
         }
+
+        fn random(&self) -> Option<[u8; 32]> {
+            None
+        }
     }
 
     #[test]

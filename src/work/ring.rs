@@ -150,6 +150,10 @@ mod tests {
         fn uuid(&self) -> String {
             "00000000-0000-7000-8000-0000ffffffff".to_owned()
         }
+
+        fn random(&self) -> Option<[u8; 32]> {
+            None
+        }
     }
 
     fn bell() -> Bell {

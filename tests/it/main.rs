@@ -30,6 +30,7 @@ mod support;
 #[cfg(target_os = "linux")]
 mod survivors;
 mod tidy;
+mod tokens;
 #[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]

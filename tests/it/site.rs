@@ -7,4 +7,5 @@ mod logs;
 mod owner;
 mod refusals;
 mod routes;
+mod tokens;
 mod watch;
