@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{
     ClaimId, Effect, Epoch, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId,
-    StopReason, Task, Timestamp, Usage, Worker, WorkerId, WorkerName,
+    RunPreferences, StopReason, Task, Timestamp, Usage, Worker, WorkerId, WorkerName,
 };
 
 /// `POST /workers`. The answer is the [`crate::model::Worker`].
@@ -150,6 +150,9 @@ pub struct Claim {
     pub effects: Vec<Effect>,
     /// The task's branch, `relay/<lane>-<number>`.
     pub branch: String,
+    /// What the preferences say of the run. A site of an earlier version says nothing.
+    #[serde(default)]
+    pub preferences: RunPreferences,
 }
 
 /// `POST /work/{owner}/{repo}%23{issue}/start`.

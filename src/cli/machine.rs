@@ -20,10 +20,7 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
     let config = &context.config;
     Lanes {
         claude: config.program("claude"),
-        claude_model: config
-            .model_claude
-            .clone()
-            .unwrap_or_else(|| relay_lanes::claude::DEFAULT_MODEL.to_owned()),
+        claude_model: config.model_claude.clone(),
         process_dir: config.lanes_folder(),
         boxing: boxing(context).await,
         sandbox,

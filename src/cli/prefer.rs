@@ -6,6 +6,7 @@ use super::context::Context;
 use super::error::{Failure, fail};
 use super::exit::Exit;
 use super::table::Table;
+use super::words::scope_words;
 use crate::api::{PreferRequest, Preferences};
 use crate::model::{PreferenceKey, Scope};
 
@@ -16,12 +17,18 @@ use crate::model::{PreferenceKey, Scope};
     relay prefer lane.labels gpu --scope project --scope-id acme/shop\n  \
     relay prefer lane.labels gpu --scope project-lane --scope-id acme/shop:claude\n  \
     relay prefer lane.labels --unset                               take the global one away\n  \
+    relay prefer lane.model sonnet --scope lane --scope-id claude\n  \
+    relay prefer run.max_minutes 90 --scope project --scope-id acme/shop\n  \
+    relay prefer run.max_turns 60\n  \
+    relay prefer budget.usd_day 20                                 nothing is begun once runs cost $20\n  \
     relay prefer push.workflows allow --scope project --scope-id acme/shop\n                               \
     lanes may change .github/workflows there"
 )]
 pub struct Options {
-    /// What to set: lane.labels (comma-separated labels a worker must have), push.workflows (allow
-    /// or refuse work that changes workflow files)
+    /// What to set: lane.labels (comma-separated labels a worker must have), lane.model (the model
+    /// a vendor's lane is asked for), run.max_minutes and run.max_turns (the limits of a run),
+    /// budget.usd_day (what runs may cost in a day, UTC, in US dollars), push.workflows (allow or
+    /// refuse work that changes workflow files)
     key: Option<PreferenceKey>,
     /// To what
     #[arg(requires = "key", conflicts_with = "unset")]
@@ -73,7 +80,7 @@ impl Options {
         }
         let mut table = Table::new(["KEY", "SCOPE", "VALUE"]);
         for p in &preferences {
-            table.row([p.key.as_str().into(), shown(&p.scope).into(), (&p.value).into()]);
+            table.row([p.key.as_str().into(), scope_words(&p.scope).into(), (&p.value).into()]);
         }
         if table.is_empty() {
             context.output.note("no preferences");
@@ -115,22 +122,13 @@ fn scope(width: Width, id: Option<&str>) -> anyhow::Result<Scope> {
     })
 }
 
-fn shown(scope: &Scope) -> String {
-    match scope {
-        Scope::Global => "global".to_owned(),
-        Scope::Lane { lane } => format!("lane {lane}"),
-        Scope::Project { slug } => format!("project {slug}"),
-        Scope::ProjectLane { slug, lane } => format!("project {slug}, lane {lane}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn scopes_are_read_with_their_ids() {
-        let read = |width, id| scope(width, id).map(|s| shown(&s)).map_err(|e| e.to_string());
+        let read = |width, id| scope(width, id).map(|s| scope_words(&s)).map_err(|e| e.to_string());
         assert_eq!(read(Width::Global, None), Ok("global".to_owned()));
         assert_eq!(read(Width::Lane, Some("process:edit")), Ok("lane process:edit".to_owned()));
         assert_eq!(

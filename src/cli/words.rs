@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::output::Tone;
 use super::time::{ago, date, span};
-use crate::model::{TaskState, Timestamp, Usage, WaitReason};
+use crate::model::{
+    ForgeProblem, PushProblem, RepoProblem, Scope, StopReason, TaskState, Timestamp, Usage,
+    WaitReason,
+};
 
 /// How a state looks.
 #[must_use]
@@ -41,8 +44,79 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
             format!("no worker of the lane is logged in to {forge}: `gh auth login` there")
         }
         WaitReason::Busy => "every worker that could take it is busy, or about to ask".to_owned(),
-        WaitReason::Parked { until } => {
-            format!("parked until {} ({})", date(*until), ago(now, *until))
+        WaitReason::Parked { until, stopped } => {
+            let why = stopped.as_ref().map(|why| format!(": {}", paused(why))).unwrap_or_default();
+            format!("parked until {} ({}){why}", date(*until), ago(now, *until))
+        }
+        WaitReason::Budget { scope, usd_day, spent_usd, until } => {
+            let (of, flags) = (spender(scope), scope_flags(scope));
+            let more = format!("`relay prefer budget.usd_day AMOUNT{flags}` gives more");
+            match until {
+                Some(until) => format!(
+                    "{of} has spent ${spent_usd} of the ${usd_day} a day: goes on at {} ({}); {more}",
+                    date(*until),
+                    ago(now, *until)
+                ),
+                None => format!("{of} has a budget of nothing: {more}"),
+            }
+        }
+        WaitReason::Unknown => {
+            "for a reason that this version does not know: bring relay up to date".to_owned()
+        }
+    }
+}
+
+/// Why a run that is tried again by itself stopped.
+fn paused(stopped: &StopReason) -> String {
+    match stopped {
+        StopReason::Quota { .. } => "the vendor's quota is used up".to_owned(),
+        StopReason::ForgeLimited { .. } => "the forge's rate limit is used up".to_owned(),
+        StopReason::VendorUnreachable => "the vendor could not be reached".to_owned(),
+        StopReason::Crashed => "the lane's program crashed".to_owned(),
+        StopReason::Stalled => "the lane fell silent".to_owned(),
+        StopReason::RepoUnusable { why: RepoProblem::Unreachable }
+        | StopReason::PushRefused { why: PushProblem::Unreachable } => {
+            "the repository could not be reached".to_owned()
+        }
+        StopReason::ForgeRefused { why: ForgeProblem::Unreachable } => {
+            "the forge could not be reached".to_owned()
+        }
+        StopReason::RepoUnusable { why: RepoProblem::Disk } => {
+            "the worker's disk had no room".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A scope as a person reads it.
+#[must_use]
+pub fn scope_words(scope: &Scope) -> String {
+    match scope {
+        Scope::Global => "global".to_owned(),
+        Scope::Lane { lane } => format!("lane {lane}"),
+        Scope::Project { slug } => format!("project {slug}"),
+        Scope::ProjectLane { slug, lane } => format!("project {slug}, lane {lane}"),
+    }
+}
+
+/// Who has spent a budget.
+fn spender(scope: &Scope) -> String {
+    match scope {
+        Scope::Global => "the site".to_owned(),
+        Scope::Lane { lane } => format!("the lane {lane}"),
+        Scope::Project { slug } => slug.to_string(),
+        Scope::ProjectLane { slug, lane } => format!("the lane {lane} of {slug}"),
+    }
+}
+
+/// The flags of `relay prefer` that name a scope, with a space before them.
+fn scope_flags(scope: &Scope) -> String {
+    match scope {
+        Scope::Global => String::new(),
+        Scope::Lane { lane } => format!(" --scope lane --scope-id {lane}"),
+        Scope::Project { slug } => format!(" --scope project --scope-id {slug}"),
+        Scope::ProjectLane { slug, lane } => {
+            format!(" --scope project-lane --scope-id {slug}:{lane}")
         }
     }
 }
@@ -131,7 +205,12 @@ mod tests {
     fn waiting_names_what_is_missing() {
         let missing = WaitReason::NoLabel { missing: vec!["gpu".parse().expect("valid")] };
         assert!(waiting(&missing, Timestamp(0)).contains("label gpu"));
-        let parked = WaitReason::Parked { until: Timestamp(60_000) };
-        assert_eq!(waiting(&parked, Timestamp(0)), "parked until 1970-01-01 00:01:00 UTC (in 1m)");
+        let until = Timestamp(60_000);
+        let parked = |stopped| waiting(&WaitReason::Parked { until, stopped }, Timestamp(0));
+        assert_eq!(parked(None), "parked until 1970-01-01 00:01:00 UTC (in 1m)");
+        assert_eq!(
+            parked(Some(StopReason::Quota { until })),
+            "parked until 1970-01-01 00:01:00 UTC (in 1m): the vendor's quota is used up"
+        );
     }
 }

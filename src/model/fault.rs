@@ -86,11 +86,13 @@ pub enum Passage {
     QueueToken,
     /// A token is revoked, and its leases end.
     QueueRevoke,
+    /// Budgets that are used up, or there again, are written.
+    QueueBudgets,
 }
 
 impl Passage {
     /// Every passage and its name, in the order of a job, then the writes of the queue.
-    pub const ALL: [(Self, &'static str); 39] = [
+    pub const ALL: [(Self, &'static str); 40] = [
         (Self::ClaimId, "work.claim_id"),
         (Self::Claim, "work.claim"),
         (Self::Fetch, "job.fetch"),
@@ -130,6 +132,7 @@ impl Passage {
         (Self::QueueUnprefer, "queue.unprefer"),
         (Self::QueueToken, "queue.token"),
         (Self::QueueRevoke, "queue.revoke"),
+        (Self::QueueBudgets, "queue.budgets"),
     ];
 
     fn name(self) -> &'static str {

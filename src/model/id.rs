@@ -106,6 +106,12 @@ checked_text!(
     LaneName, is_lane, "a lane (`claude`, `codex`, `grok` or `process:NAME`)"
 );
 
+checked_text!(
+    /// A vendor's name for a model, such as `opus` or `claude-sonnet-4-5`. It becomes an argument
+    /// of the vendor's program, so it cannot look like a flag.
+    ModelName, is_model, "a model's name (1 to 100 of a-z, 0-9, `.`, `_`, `:`, `/`, `@`, `[`, `]`, `-`)"
+);
+
 impl LaneName {
     /// The name where a colon cannot stand: in branches, folders and refs.
     #[must_use]
@@ -264,6 +270,12 @@ fn is_lane(text: &str) -> bool {
     }
 }
 
+fn is_model(text: &str) -> bool {
+    (1..=100).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._:/@[]-".contains(c))
+}
+
 /// GitHub's own alphabet, less what could be read as a flag, a parent folder or a hidden file of git.
 fn is_repo_part(part: &str) -> bool {
     (1..=100).contains(&part.len())
@@ -317,6 +329,16 @@ mod tests {
             "process:edit".parse::<LaneName>().map(|l| l.dashed()),
             Ok("process-edit".to_owned())
         );
+    }
+
+    #[test]
+    fn a_models_name_is_no_flag_and_no_second_argument() {
+        for text in ["opus", "opus[1m]", "us.anthropic.claude-opus-4-20250514-v1:0", "a/b@c"] {
+            assert!(text.parse::<ModelName>().is_ok(), "{text} was refused");
+        }
+        for text in ["", "-p", "--model", "a b", "a\n", "$(x)", "é", "[1m]", &"x".repeat(101)] {
+            assert!(text.parse::<ModelName>().is_err(), "{text} was taken");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod event;
 pub mod fault;
 pub mod id;
 pub mod lease;
+pub mod money;
 pub mod preference;
 pub mod project;
 pub mod refusal;
@@ -25,11 +26,12 @@ pub use disk::DiskProblem;
 pub use event::{Actor, Event, EventKind};
 pub use fault::{FaultPlan, FaultPoint, Faults, NoFaults, Passage};
 pub use id::{
-    ClaimId, Epoch, IdError, InstanceId, Label, LaneName, RepoName, RunId, TaskId, TokenId,
-    TokenName, WorkerId, WorkerName,
+    ClaimId, Epoch, IdError, InstanceId, Label, LaneName, ModelName, RepoName, RunId, TaskId,
+    TokenId, TokenName, WorkerId, WorkerName,
 };
 pub use lease::{LEASE, Lease, LeaseRef};
-pub use preference::{Preference, PreferenceKey, Scope};
+pub use money::Cents;
+pub use preference::{MAX_MINUTES, MAX_TURNS, Preference, PreferenceKey, RunPreferences, Scope};
 pub use project::{ForgeKind, Project};
 pub use refusal::{ForgeProblem, PushProblem, RepoProblem};
 pub use run::{Effect, Run};

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Epoch, IdError, Label, LaneName, StopReason, TaskId, Timestamp, WorkerId};
+use super::{
+    Cents, Epoch, IdError, Label, LaneName, Scope, StopReason, TaskId, Timestamp, WorkerId,
+};
 
 /// Where a task stands. The same words are in the database's CHECK constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -159,7 +161,24 @@ pub enum WaitReason {
     Parked {
         /// Not before this.
         until: Timestamp,
+        /// Why its last run stopped.
+        #[serde(default)]
+        stopped: Option<StopReason>,
     },
+    /// A budget that covers it is used up.
+    Budget {
+        /// For whom the budget holds.
+        scope: Scope,
+        /// How much a day may cost, in US dollars.
+        usd_day: Cents,
+        /// What was reported when it was used up.
+        spent_usd: Cents,
+        /// When it is there again; `None` where it is nothing.
+        until: Option<Timestamp>,
+    },
+    /// A reason of a newer site.
+    #[serde(other)]
+    Unknown,
 }
 
 #[cfg(test)]

@@ -35,11 +35,13 @@ impl Queue {
         // caller that goes away does not come to the second.
         self.due_at(claim.expires_at);
         inner.seen.heard(&c.worker, now);
-        let (task, project, run) =
+        let (task, project, run, preferences) =
             match self.write(Passage::QueueClaim, inner.store.claim(&claim)).await? {
                 ClaimedRow::Unknown => return Err(unknown()),
                 ClaimedRow::Nothing => return Ok(None),
-                ClaimedRow::Leased { task, project, run } => (*task, *project, run),
+                ClaimedRow::Leased { task, project, run, preferences } => {
+                    (*task, *project, run, preferences)
+                }
             };
         self.due_at(claim.expires_at);
         // A first claim has no journal to read.
@@ -51,6 +53,7 @@ impl Queue {
             task,
             project,
             effects,
+            preferences,
         }))
     }
 

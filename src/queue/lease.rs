@@ -103,7 +103,13 @@ impl Queue {
             self.due_at(at);
         }
         match finished {
-            Some(task) => Ok(task),
+            Some(task) => {
+                let reported = end.usage.as_ref().is_some_and(|usage| usage.cost_usd.is_some());
+                if head.budgeted && reported {
+                    self.settle_budgets().await?;
+                }
+                Ok(task)
+            }
             // The same call may have been on its way twice.
             None => match store.run_head(lease, worker, 0).await? {
                 Some(head) if head.told => self.task(&lease.task).await,
@@ -298,6 +304,7 @@ mod tests {
             began: Timestamp(0),
             deaths: 0,
             quick_deaths: 0,
+            budgeted: false,
             told: false,
         };
         for reason in [

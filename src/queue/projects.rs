@@ -2,9 +2,8 @@
 
 use super::tasks::missing;
 use super::{LocalPullRow, Queue, QueueError};
-use crate::model::{
-    Actor, Label, Passage, Preference, PreferenceKey, Project, RepoName, Scope, TaskId,
-};
+use crate::model::preference::labels;
+use crate::model::{Actor, Passage, Preference, PreferenceKey, Project, RepoName, Scope, TaskId};
 
 impl Queue {
     /// Links a repository, or brings its row up to date.
@@ -27,21 +26,19 @@ impl Queue {
         Ok(self.inner.store.local_pull(id).await?)
     }
 
-    /// Sets a preference, also for tasks that are already queued. The value of `lane.labels` is a
-    /// comma-separated list; an empty one asks for none where a wider scope asks for some. That of
-    /// `push.workflows` is `allow` or `refuse`.
+    /// Sets a preference, also for tasks that are already queued; its value is checked by its key.
+    /// An empty `lane.labels` asks for none where a wider scope asks for some.
     pub async fn prefer(&self, p: &Preference, by: Actor) -> Result<(), QueueError> {
-        let (labels, value) = match p.key {
-            PreferenceKey::LaneLabels => {
-                let labels = labels(&p.value)?;
-                let value = labels.iter().map(Label::as_str).collect::<Vec<_>>().join(",");
-                (labels, value)
-            }
-            PreferenceKey::PushWorkflows => (Vec::new(), one_of(&p.value, &["allow", "refuse"])?),
+        let invalid = |error| QueueError::Invalid(format!("{}: {error}", p.key.as_str()));
+        let value = p.key.check(&p.value).map_err(invalid)?;
+        let labels = match p.key {
+            PreferenceKey::LaneLabels => labels(&value).map_err(invalid)?,
+            _ => Vec::new(),
         };
         let checked = Preference { value, ..p.clone() };
         let prefer = self.inner.store.prefer(&checked, &labels, &by, self.inner.clock.now());
-        Ok(self.write(Passage::QueuePrefer, prefer).await?)
+        self.write(Passage::QueuePrefer, prefer).await?;
+        self.preferred(p.key).await
     }
 
     /// Takes a preference away, also for tasks that are already queued.
@@ -53,30 +50,22 @@ impl Queue {
     ) -> Result<(), QueueError> {
         let unprefer = self.inner.store.unprefer(key, scope);
         let there = self.write(Passage::QueueUnprefer, unprefer).await?;
-        if there { Ok(()) } else { Err(missing("preference", &key.as_str())) }
+        if !there {
+            return Err(missing("preference", &key.as_str()));
+        }
+        self.preferred(key).await
+    }
+
+    /// What follows from a change of a preference.
+    async fn preferred(&self, key: PreferenceKey) -> Result<(), QueueError> {
+        match key {
+            PreferenceKey::BudgetUsdDay => self.settle_budgets().await.map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// All preferences, the widest first.
     pub async fn preferences(&self) -> Result<Vec<Preference>, QueueError> {
         Ok(self.inner.store.preferences().await?)
     }
-}
-
-fn one_of(value: &str, words: &[&str]) -> Result<String, QueueError> {
-    let value = value.trim();
-    if words.contains(&value) {
-        return Ok(value.to_owned());
-    }
-    let shown: String = value.chars().take(80).collect();
-    Err(QueueError::Invalid(format!(
-        "push.workflows: `{shown}` is not one of {}",
-        words.join(", ")
-    )))
-}
-
-fn labels(value: &str) -> Result<Vec<Label>, QueueError> {
-    let parse = |text: &str| {
-        text.parse::<Label>().map_err(|e| QueueError::Invalid(format!("lane.labels: {e}")))
-    };
-    value.split(',').map(str::trim).filter(|text| !text.is_empty()).map(parse).collect()
 }

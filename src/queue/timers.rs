@@ -14,7 +14,8 @@ use crate::store::{NextTimers, SweepRules};
 const SWEEP_AGAIN: Duration = Duration::from_secs(60);
 
 impl Queue {
-    /// Ends leases that ran out and queues parked tasks whose time has come. After the clock went
+    /// Ends leases that ran out, queues parked tasks whose time has come, and looks at the budgets:
+    /// a new day has new ones. After the clock went
     /// back, a lease is not held longer than a whole one from now, nor a retry parked for longer
     /// than the longest pause.
     pub async fn sweep(&self) -> Result<Swept, QueueError> {
@@ -32,7 +33,16 @@ impl Queue {
             Ok(sweep) => self.earliest(sweep.next).into_iter().for_each(|at| self.due_at(at)),
             Err(_) => self.due_at(now),
         }
-        Ok(sweep?.swept)
+        let mut swept = sweep?.swept;
+        match self.settle_budgets().await {
+            Ok(changed) => swept.budgets = changed,
+            // What was swept is told all the same; the next sweep looks again.
+            Err(error) => {
+                tracing::warn!(%error, "the budgets cannot be looked at");
+                self.due_at(now);
+            }
+        }
+        Ok(swept)
     }
 
     /// Whether a claim has to sweep before it looks.
@@ -65,7 +75,7 @@ impl Queue {
         let spared = self.spared();
         let floor = self.inner.clock.now() + spared;
         let expiry = next.expiry.map(|at| if spared.is_zero() { at } else { at.max(floor) });
-        expiry.into_iter().chain(next.unpark).min()
+        expiry.into_iter().chain(next.unpark).chain(next.budget).min()
     }
 
     /// Something runs out at `at`.

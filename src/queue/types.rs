@@ -1,8 +1,8 @@
 //! What the queue takes and gives, beside the nouns of `model`.
 
 use crate::model::{
-    ClaimId, Effect, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId, StopReason,
-    Task, Timestamp, Usage, Worker, WorkerId,
+    ClaimId, Effect, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId, RunPreferences,
+    StopReason, Task, Timestamp, Usage, Worker, WorkerId,
 };
 
 /// The answer to [`super::Queue::register`].
@@ -60,6 +60,8 @@ pub struct Claimed {
     pub effects: Vec<Effect>,
     /// `relay/<lane>-<number>`.
     pub branch: String,
+    /// What the preferences say of the run.
+    pub preferences: RunPreferences,
 }
 
 /// How a run ended, as its worker tells it.

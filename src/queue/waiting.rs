@@ -2,6 +2,7 @@
 
 use super::{Need, Queue, QueueError};
 use crate::model::{ForgeKind, Label, TaskId, TaskState, WaitReason, Worker, WorkerState};
+use crate::store::BudgetStop;
 
 /// Of each lane of each project, so many queued tasks are told at most. A longer queue is read
 /// again before these are all taken.
@@ -11,16 +12,25 @@ impl Queue {
     /// What the queued tasks ask of a worker, in the order in which they are claimed; of each lane
     /// of each project the oldest [`NEEDS_MOST`].
     pub async fn needs(&self) -> Result<Vec<Need>, QueueError> {
-        Ok(self.inner.store.needs(NEEDS_MOST).await?)
+        Ok(self.inner.store.needs(NEEDS_MOST, self.inner.clock.now()).await?)
     }
 
     /// Why a task waits; empty where it does not.
     pub async fn waiting(&self, id: &TaskId) -> Result<Vec<WaitReason>, QueueError> {
         let task = self.task(id).await?;
         match (task.state, task.parked_until) {
-            (TaskState::Parked, Some(until)) => return Ok(vec![WaitReason::Parked { until }]),
+            (TaskState::Parked, Some(until)) => {
+                return Ok(vec![WaitReason::Parked { until, stopped: task.stop_reason }]);
+            }
             (TaskState::Queued, _) => {}
             _ => return Ok(Vec::new()),
+        }
+        // No worker helps against a budget.
+        let stops = self.budget_stops().await?.into_iter();
+        let stops = stops.filter(|stop| stop.scope.covers(&task.id.repo, &task.lane));
+        let budgets: Vec<WaitReason> = stops.map(budget).collect();
+        if !budgets.is_empty() {
+            return Ok(budgets);
         }
         let project = self.project(&task.id.repo).await?;
         let need = Need {
@@ -32,6 +42,11 @@ impl Queue {
         };
         Ok(vec![why(&need, &self.workers().await?)])
     }
+}
+
+fn budget(stop: BudgetStop) -> WaitReason {
+    let BudgetStop { scope, usd_day, spent_usd, until } = stop;
+    WaitReason::Budget { scope, usd_day, spent_usd, until }
 }
 
 /// The first demand that no worker is left to meet, in the order in which a person can mend it.

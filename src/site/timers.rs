@@ -169,7 +169,7 @@ impl Timers {
             self.logs.ended(lease);
             self.bell.revoke(worker, lease.clone());
         }
-        if !swept.expired.is_empty() || !swept.unparked.is_empty() {
+        if !swept.expired.is_empty() || !swept.unparked.is_empty() || swept.budgets {
             self.changed();
         }
         Ok(())

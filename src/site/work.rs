@@ -199,14 +199,14 @@ pub(super) async fn claim(
             site.end_claimed(&caller).await?;
             return Ok(Json(ClaimAnswer { claim: None }));
         }
-        let Claimed { lease, run, task, project, effects, branch } = claimed;
+        let Claimed { lease, run, task, project, effects, branch, preferences } = claimed;
         let worker = claimant.worker;
         site.logs.claimed(lease.reference(), worker.clone(), run.clone(), lease.expires_at);
         if site.bell.claimed(&worker, &task.id) {
             site.timers.reread();
         }
         site.timers.no_later_than(lease.expires_at);
-        let claim = Claim { lease, run, task, project, effects, branch };
+        let claim = Claim { lease, run, task, project, effects, branch, preferences };
         Ok(Json(ClaimAnswer { claim: Some(claim) }))
     })
     .await

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::budgets::no_budget_left;
+use super::preferences::run_preferences;
 use super::row::task_columns;
 use super::{Sql, Store, StoreError};
 use crate::model::{
-    ClaimId, InstanceId, Label, LaneName, Project, RunId, Task, Timestamp, WorkerId,
+    ClaimId, InstanceId, Label, LaneName, Project, RunId, RunPreferences, Task, Timestamp, WorkerId,
 };
 
 /// A claim with all that decides it.
@@ -44,6 +46,8 @@ pub enum ClaimedRow {
         project: Box<Project>,
         /// Its run.
         run: RunId,
+        /// What the preferences say of it.
+        preferences: RunPreferences,
     },
 }
 
@@ -83,6 +87,7 @@ impl Store {
             task: Box::new(row.task()?),
             project: Box::new(row.project()?),
             run: row.parsed("run_id")?,
+            preferences: row.run_preferences()?,
         })
     }
 }
@@ -118,7 +123,7 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
                 '{{\"epoch\":' || t.epoch || ',\"run\":\"' || $4 || '\"}}'
             from tasks t join workers w on w.id = t.worker_id
             where t.claim_id = $3 and changes() = 1;
-        select {columns}, runs.id as run_id, p.slug, p.forge, p.host, p.remote, p.api_base,
+        select {columns}, {preferences}, runs.id as run_id, p.slug, p.forge, p.host, p.remote, p.api_base,
             p.default_branch, p.linked_at
         from workers w
         left join tasks on tasks.claim_id = $3 and tasks.worker_id = w.id
@@ -129,6 +134,7 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
         lane_rows = lane_rows(lanes),
         fits = fits(lanes, labels),
         columns = task_columns!(),
+        preferences = run_preferences!(),
     )
 }
 
@@ -166,7 +172,7 @@ pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> 
                     '{{\"epoch\":' || t.epoch || ',\"run\":\"' || $4 || '\"}}'
                 from taken t cross join w
         )
-        select {columns},
+        select {columns}, {preferences},
             coalesce(
                 (select r.id from runs r where r.task_id = tasks.id and r.epoch = tasks.epoch),
                 case when tasks.id is not null then $4 end) as run_id,
@@ -187,6 +193,7 @@ pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> 
         lane_rows = lane_rows(lanes),
         fits = fits(lanes, labels),
         columns = task_columns!(),
+        preferences = run_preferences!(),
     )
 }
 
@@ -200,7 +207,8 @@ fn lane_rows(lanes: usize) -> String {
 }
 
 /// The condition under which the worker `w` may take `q`, a task of the lane `l` and of the project
-/// `p`: it is queued, and the worker has its forge's login, or its disk, and its labels.
+/// `p`: it is queued, the worker has its forge's login, or its disk, and its labels, and every budget
+/// that covers it has something left.
 fn fits(lanes: usize, labels: usize) -> String {
     // No label is empty; it keeps the list from being so.
     let mut label_list = "''".to_owned();
@@ -222,6 +230,8 @@ fn fits(lanes: usize, labels: usize) -> String {
                 and n.rank = (
                     select max(r.rank) from preferences r
                     where r.key = 'lane.labels'
-                      and r.slug in ('', q.slug) and r.lane in ('', q.lane)))"
+                      and r.slug in ('', q.slug) and r.lane in ('', q.lane)))
+          and not {stopped}",
+        stopped = no_budget_left!("$5"),
     )
 }

@@ -13,11 +13,12 @@ use super::error::{explain, explain_postgres};
 const WRITE_TURN: &str = "create table write_turn ();\n";
 
 /// Number, name and text of each step.
-const STEPS: [(i64, &str, &str); 4] = [
+const STEPS: [(i64, &str, &str); 5] = [
     (1, "queue", include_str!("migrations/0001_queue.sql")),
     (2, "deaths", include_str!("migrations/0002_deaths.sql")),
     (3, "refusals", include_str!("migrations/0003_refusals.sql")),
     (4, "tokens", include_str!("migrations/0004_tokens.sql")),
+    (5, "preferences", include_str!("migrations/0005_preferences.sql")),
 ];
 
 /// Applies the steps that are missing to a SQLite file.
@@ -84,7 +85,7 @@ mod tests {
     use sqlx::{AnyPool, AssertSqlSafe, Row, raw_sql};
 
     use super::STEPS;
-    use crate::model::{EventKind, Outcome, TaskState};
+    use crate::model::{EventKind, Outcome, PreferenceKey, TaskState};
     use crate::store::Store;
 
     /// A store on a new file, and a plain pool on the same file.
@@ -152,6 +153,16 @@ mod tests {
         for outcome in [Outcome::Finished, Outcome::Failed, Outcome::Released] {
             let word = serde_json::to_string(&outcome).expect("a word").replace('"', "'");
             assert!(runs.contains(&word), "runs.outcome lacks {word}");
+        }
+        let preferences: String =
+            sqlx::query("select sql from sqlite_master where name = 'preferences'")
+                .fetch_one(&pool)
+                .await
+                .expect("the schema")
+                .get("sql");
+        for key in PreferenceKey::ALL {
+            let word = format!("'{}'", key.as_str());
+            assert!(preferences.contains(&word), "preferences.key lacks {word}");
         }
         assert_eq!(EventKind::TaskQueued.as_str(), "task.queued");
         store.close().await;

@@ -8,6 +8,7 @@
 //! A write is a value ([`sql::Sql`]) that runs to its end in a task of its own: a caller that goes
 //! away cannot leave a transaction half done. docs/design/postgres.md tells the rest.
 
+mod budgets;
 mod claims;
 mod deaths;
 mod error;
@@ -38,6 +39,7 @@ use sqlx::any::AnyRow;
 
 use crate::model::Task;
 
+pub use budgets::{Budget, BudgetStop};
 pub use claims::{Claim, ClaimedRow};
 pub use deaths::DeathLimits;
 pub use error::StoreError;

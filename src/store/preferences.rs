@@ -4,8 +4,33 @@ use std::fmt::Write as _;
 
 use sqlx::any::AnyRow;
 
-use super::{Sql, Store, StoreError};
-use crate::model::{Actor, Label, LaneName, Preference, PreferenceKey, RepoName, Scope, Timestamp};
+use super::{Fields, Sql, Store, StoreError};
+use crate::model::{
+    Actor, Label, LaneName, Preference, PreferenceKey, RepoName, RunPreferences, Scope, Timestamp,
+};
+
+/// The columns that tell what the preferences say of a run of a task, from `tasks`.
+macro_rules! run_preferences {
+    () => {
+        concat!(
+            run_preferences!("lane.model"),
+            " as prefer_model, ",
+            run_preferences!("run.max_minutes"),
+            " as prefer_minutes, ",
+            run_preferences!("run.max_turns"),
+            " as prefer_turns"
+        )
+    };
+    ($key:literal) => {
+        concat!(
+            "(select n.value from preferences n where n.key = '",
+            $key,
+            "' and n.slug in ('', tasks.slug) and n.lane in ('', tasks.lane) \
+             order by n.rank desc limit 1)"
+        )
+    };
+}
+pub(super) use run_preferences;
 
 impl Store {
     /// Sets a preference; `labels` is its value taken apart.
@@ -68,24 +93,40 @@ impl Store {
         let rows = self.read(sql).await?;
         let preference = |row: &AnyRow| {
             let row = self.fields(row);
-            let slug: Option<RepoName> =
-                if row.text("slug")?.is_empty() { None } else { Some(row.parsed("slug")?) };
-            let lane: Option<LaneName> =
-                if row.text("lane")?.is_empty() { None } else { Some(row.parsed("lane")?) };
-            let scope = match (slug, lane) {
-                (None, None) => Scope::Global,
-                (None, Some(lane)) => Scope::Lane { lane },
-                (Some(slug), None) => Scope::Project { slug },
-                (Some(slug), Some(lane)) => Scope::ProjectLane { slug, lane },
-            };
-            Ok(Preference { key: row.parsed("key")?, scope, value: row.text("value")? })
+            let (key, scope) = (row.parsed("key")?, row.scope()?);
+            Ok(Preference { key, scope, value: row.text("value")? })
         };
         rows.iter().map(preference).collect()
     }
 }
 
+impl Fields<'_> {
+    /// A scope, from the columns `slug` and `lane`.
+    pub(super) fn scope(&self) -> Result<Scope, StoreError> {
+        let slug: Option<RepoName> =
+            if self.text("slug")?.is_empty() { None } else { Some(self.parsed("slug")?) };
+        let lane: Option<LaneName> =
+            if self.text("lane")?.is_empty() { None } else { Some(self.parsed("lane")?) };
+        Ok(match (slug, lane) {
+            (None, None) => Scope::Global,
+            (None, Some(lane)) => Scope::Lane { lane },
+            (Some(slug), None) => Scope::Project { slug },
+            (Some(slug), Some(lane)) => Scope::ProjectLane { slug, lane },
+        })
+    }
+
+    /// What the columns of `run_preferences!` say.
+    pub(super) fn run_preferences(&self) -> Result<RunPreferences, StoreError> {
+        Ok(RunPreferences {
+            model: self.optional("prefer_model")?,
+            max_minutes: self.optional("prefer_minutes")?,
+            max_turns: self.optional("prefer_turns")?,
+        })
+    }
+}
+
 /// The scope as its two columns; empty stands for "every".
-fn columns(scope: &Scope) -> (String, String) {
+pub(super) fn columns(scope: &Scope) -> (String, String) {
     match scope {
         Scope::Global => (String::new(), String::new()),
         Scope::Lane { lane } => (String::new(), lane.to_string()),

@@ -31,6 +31,8 @@ pub struct RunHead {
     pub deaths: u32,
     /// How many of the newest of them, so many as were asked for, were quick.
     pub quick_deaths: u32,
+    /// Whether a budget holds for the task.
+    pub budgeted: bool,
     /// Whether its own worker has ended it, and nobody has claimed the task since.
     pub told: bool,
 }
@@ -53,7 +55,9 @@ impl Store {
                     select d.death from runs d where d.task_id = $1 and d.epoch < $2
                         and d.epoch > t.deaths_from and d.death is not null
                     order by d.epoch desc limit $4) as l
-                 where l.death = 'quick') as quick_deaths
+                 where l.death = 'quick') as quick_deaths,
+                (select count(*) from preferences b where b.key = 'budget.usd_day'
+                    and b.slug in ('', t.slug) and b.lane in ('', t.lane)) as budgets
             from runs r join tasks t on t.id = r.task_id
             where r.task_id = $1 and r.epoch = $2 and r.worker_id = $3",
         )
@@ -72,6 +76,7 @@ impl Store {
             began: row.time("began")?,
             deaths: count("deaths")?,
             quick_deaths: count("quick_deaths")?,
+            budgeted: row.int("budgets")? > 0,
             told: row.optional_text("ended_by")?.is_some_and(|by| by == "worker")
                 && row.int("epoch")? == lease.epoch.0,
         }))

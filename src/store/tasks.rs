@@ -2,6 +2,7 @@
 
 use sqlx::any::AnyRow;
 
+use super::budgets::no_budget_left;
 use super::row::task_columns;
 use super::{Need, NewTask, Sql, Store, StoreError};
 use crate::model::{RepoName, Task, TaskId, TaskState, Timestamp};
@@ -137,9 +138,10 @@ impl Store {
     }
 
     /// What the queued tasks ask of a worker, in the order in which they are claimed: of each lane
-    /// of each project the oldest `most`, so that a long queue is not read whole.
-    pub async fn needs(&self, most: u32) -> Result<Vec<Need>, StoreError> {
-        let sql = Sql::new(
+    /// of each project the oldest `most`, so that a long queue is not read whole. What a budget
+    /// stops at `now` asks nothing.
+    pub async fn needs(&self, most: u32, now: Timestamp) -> Result<Vec<Need>, StoreError> {
+        let sql = Sql::new(concat!(
             "select tasks.id, tasks.lane, p.forge, p.host,
                 (select r.value from preferences r
                  where r.key = 'lane.labels'
@@ -148,12 +150,15 @@ impl Store {
             from (
                 select id, row_number() over (
                     partition by lane, slug order by asked_at, number) as place
-                from tasks where state = 'queued') as q
+                from tasks q where state = 'queued' and not ",
+            no_budget_left!("$2"),
+            ") as q
             join tasks on tasks.id = q.id join projects p on p.slug = tasks.slug
             where q.place <= $1
-            order by tasks.asked_at, tasks.slug, tasks.number",
-        )
-        .bind(i64::from(most));
+            order by tasks.asked_at, tasks.slug, tasks.number"
+        ))
+        .bind(i64::from(most))
+        .bind(now.0);
         let rows = self.read(sql).await?;
         let need = |row: &AnyRow| {
             let row = self.fields(row);

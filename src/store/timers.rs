@@ -14,6 +14,8 @@ pub struct Swept {
     pub expired: Vec<(WorkerId, LeaseRef)>,
     /// Parked tasks whose time has come.
     pub unparked: Vec<TaskId>,
+    /// Whether a budget was used up, or is there again.
+    pub budgets: bool,
 }
 
 /// A sweep, and when the next one has something to do.
@@ -43,6 +45,8 @@ pub struct NextTimers {
     pub expiry: Option<Timestamp>,
     /// The earliest end of a pause.
     pub unpark: Option<Timestamp>,
+    /// The earliest end of a day whose budget is used up.
+    pub budget: Option<Timestamp>,
 }
 
 impl Store {
@@ -67,7 +71,8 @@ impl Store {
     pub async fn next_timers(&self) -> Result<NextTimers, StoreError> {
         let sql = Sql::new(
             "select (select min(expires_at) from tasks where expires_at is not null) as expiry,
-                (select min(parked_until) from tasks where parked_until is not null) as unpark",
+                (select min(parked_until) from tasks where parked_until is not null) as unpark,
+                (select min(until) from budget_stops) as budget",
         );
         let rows = self.read(sql).await?;
         rows.first().map_or(Ok(NextTimers::default()), |row| self.fields(row).timers())
@@ -77,7 +82,7 @@ impl Store {
 impl Fields<'_> {
     fn timers(&self) -> Result<NextTimers, StoreError> {
         let (expiry, unpark) = (self.optional_time("expiry")?, self.optional_time("unpark")?);
-        Ok(NextTimers { expiry, unpark })
+        Ok(NextTimers { expiry, unpark, budget: self.optional_time("budget")? })
     }
 }
 
@@ -111,7 +116,8 @@ pub(super) fn sweep_text(rules: &SweepRules) -> String {
             update tasks set state = 'queued', parked_until = null, updated_at = $1
             where parked_until <= $1;
             select (select min(expires_at) from tasks where expires_at is not null) as expiry,
-                (select min(parked_until) from tasks where parked_until is not null) as unpark",
+                (select min(parked_until) from tasks where parked_until is not null) as unpark,
+                (select min(until) from budget_stops) as budget",
     );
     text
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use relay_lanes::{Login, claude};
 
 use super::lane::{Lanes, process_config, process_lanes};
-use crate::model::LaneName;
+use crate::model::{LaneName, RunPreferences};
 use crate::process::{Limits, Program, check_executable, run};
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ async fn claude_status(lanes: &Lanes) -> LaneStatus {
         served: false,
         program: lanes.claude.clone(),
         version: None,
-        model: Some(lanes.claude_model.clone()),
+        model: Some(lanes.model_of_claude(&RunPreferences::default()).to_owned()),
         detail: "the program `claude` is not on PATH".to_owned(),
         hint: Some("npm install -g @anthropic-ai/claude-code".to_owned()),
     };

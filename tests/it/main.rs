@@ -22,6 +22,7 @@ mod hostile_lane;
 mod intake;
 mod machine;
 mod one_machine;
+mod preferences;
 mod quarantine;
 mod queue;
 mod refusals;

@@ -2,6 +2,7 @@
 
 mod any_order;
 pub(crate) mod bench;
+mod budgets;
 mod claims;
 mod clock;
 mod deaths;

@@ -126,7 +126,7 @@ async fn steps(
         client: client.clone(),
         lanes,
         progress: Arc::new(Progress::on_stdout(context.output)),
-        max_run: Duration::from_secs(600),
+        max_run: Some(Duration::from_secs(600)),
         keep: false,
     };
     work(start, Shutdown::default()).await?;

@@ -47,9 +47,10 @@ pub struct WorkOptions {
     /// What this worker is called (default: this machine's name)
     #[arg(long)]
     name: Option<WorkerName>,
-    /// The time limit of a run, in minutes
-    #[arg(long, value_name = "MINUTES", default_value = "60", value_parser = minutes)]
-    max_minutes: Duration,
+    /// The time limit of a run, in minutes, whatever `relay prefer run.max_minutes` says (default:
+    /// that, else 60)
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    max_minutes: Option<Duration>,
     /// The first wait between two looks for work at a site that cannot call this worker, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = seconds)]
     interval: Duration,

@@ -53,7 +53,7 @@ pub(in crate::cli) struct Start<'a> {
     pub(in crate::cli) client: Client,
     pub(in crate::cli) lanes: Lanes,
     pub(in crate::cli) progress: Arc<Progress>,
-    pub(in crate::cli) max_run: Duration,
+    pub(in crate::cli) max_run: Option<Duration>,
     pub(in crate::cli) keep: bool,
 }
 

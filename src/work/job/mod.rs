@@ -59,8 +59,8 @@ pub struct Context {
     pub accounts: Arc<Accounts>,
     /// relay's own program, which supervises lanes.
     pub supervisor: PathBuf,
-    /// The time limit of a run.
-    pub max_run: Duration,
+    /// The time limit of a run, where a flag names one: it beats a preference.
+    pub max_run: Option<Duration>,
     /// Leaves copies for a person.
     pub keep: bool,
     /// Time.

@@ -13,7 +13,9 @@ use crate::git::{
     Commit, Copy, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
 };
 use crate::model::run::UsageText;
-use crate::model::{DiskProblem, Effect, Epoch, Passage, RepoProblem, StopReason, Usage};
+use crate::model::{
+    DiskProblem, Effect, Epoch, MAX_MINUTES, Passage, RepoProblem, StopReason, Usage,
+};
 use crate::process::{EndedBy, ProcessError, Redactor, is_shortage, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
@@ -24,6 +26,9 @@ use crate::work::verdict::{LaneResult, judge};
 
 /// How long a finished run waits for room to commit its work.
 const DISK_PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// The time limit of a run that nobody gave another (seed 002: "default 60").
+const MAX_RUN: Duration = Duration::from_secs(60 * 60);
 
 /// Who the commits are by (seed 002: "committed as relay-agent").
 const AGENT: (&str, &str) = ("relay-agent", "relay-agent@users.noreply.relay.invalid");
@@ -215,7 +220,8 @@ impl Job {
         self.step(Step::Start, self.start(), |()| "told the site".to_owned()).await?;
         let prepared = self
             .step(Step::Prompt, self.pass(Passage::Prompt, self.prepare(mirror, base, dir)), |p| {
-                format!("{} bytes", p.run_bytes())
+                let minutes = p.time_limit().as_secs_f64() / 60.0;
+                format!("{} bytes, for a run of at most {minutes} min", p.run_bytes())
             })
             .await?;
         let result = self
@@ -308,10 +314,16 @@ impl Job {
             prompt: &prompt,
             workdir: &dir.path,
             agent: AGENT,
-            max_run: self.shared.max_run,
+            max_run: self.max_run(),
+            preferences: &self.claim.preferences,
             token: self.login.as_ref().map(|login| &login.token),
         };
         self.shared.lanes.prepare(&brief)
+    }
+
+    /// A flag beats a preference, which beats the seed's number.
+    fn max_run(&self) -> Duration {
+        time_limit(self.shared.max_run, self.claim.preferences.max_minutes)
     }
 
     async fn run_lane(&self, prepared: Prepared) -> Result<LaneResult, Stop> {
@@ -352,6 +364,13 @@ impl Job {
         redact(&mut verdict, &redactor);
         Ok(judge(&end, verdict, &self.signal, self.shared.clock.now()))
     }
+}
+
+/// How long a run may take.
+fn time_limit(flag: Option<Duration>, preferred: Option<u32>) -> Duration {
+    let minutes = preferred.map(|minutes| minutes.clamp(1, MAX_MINUTES));
+    let preferred = minutes.map(|minutes| Duration::from_secs(60 * u64::from(minutes)));
+    flag.or(preferred).unwrap_or(MAX_RUN)
 }
 
 /// What was read out of a lane's JSON is looked at once more: it may have been written with
@@ -431,4 +450,19 @@ fn disk_filled(reason: &StopReason, copy: &Path) -> Option<Stop> {
         StopReason::RepoUnusable { why: RepoProblem::Disk },
         format!("the disk under {} filled up during the run (hint: {full})", copy.display()),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_beats_a_preference_which_beats_the_hour() {
+        let minutes = |n| Duration::from_secs(60 * n);
+        assert_eq!(time_limit(Some(minutes(5)), Some(90)), minutes(5));
+        assert_eq!(time_limit(None, Some(90)), minutes(90));
+        assert_eq!(time_limit(None, None), minutes(60));
+        assert_eq!(time_limit(None, Some(0)), minutes(1));
+        assert_eq!(time_limit(None, Some(u32::MAX)), minutes(u64::from(MAX_MINUTES)));
+    }
 }

@@ -7,7 +7,7 @@ use relay_lanes::{Brief, claude};
 use relay_sandbox::{ClaudeSettings, EnvRequest, clean_env};
 
 use super::{Around, Described, Lanes, Prepared, TaskBrief};
-use crate::model::{RepoProblem, StopReason};
+use crate::model::{MAX_TURNS, ModelName, RepoProblem, RunPreferences, StopReason};
 use crate::work::job::Stop;
 use crate::work::login::Login;
 
@@ -17,8 +17,8 @@ const HOME_OF_CLAUDE: &str = "CLAUDE_CONFIG_DIR";
 const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in \
                       (hint: `relay doctor` says what is missing)";
 
-/// The seed's number.
-const MAX_TURNS: u32 = 40;
+/// The turns of a run where no preference names a number: the seed's.
+const TURNS: u32 = 40;
 
 impl Lanes {
     pub(super) fn prepare_claude(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
@@ -40,9 +40,9 @@ impl Lanes {
         let invocation = claude::invocation(&Brief {
             prompt: brief.prompt,
             workdir: brief.workdir,
-            model: &self.claude_model,
+            model: self.model_of_claude(brief.preferences),
             settings: Some(&settings),
-            max_turns: MAX_TURNS,
+            max_turns: brief.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS),
         });
         let mut env = clean_env(
             &self.parent_env,
@@ -67,6 +67,13 @@ impl Lanes {
             login,
         };
         self.prepared(brief, around, lane)
+    }
+
+    /// The environment beats a preference, which beats the lane's own.
+    #[must_use]
+    pub fn model_of_claude<'a>(&'a self, preferences: &'a RunPreferences) -> &'a str {
+        let preferred = preferences.model.as_ref().map(ModelName::as_str);
+        self.claude_model.as_deref().or(preferred).unwrap_or(claude::DEFAULT_MODEL)
     }
 
     fn login(&self, copy: &Path) -> Result<Option<Login>, Stop> {

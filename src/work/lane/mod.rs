@@ -20,7 +20,9 @@ use super::walls::{self, View};
 
 pub use self::process::{process_config, process_lanes};
 use super::job::Stop;
-use crate::model::{Epoch, LaneName, RepoProblem, Secret, StopReason, Task, WorkerId};
+use crate::model::{
+    Epoch, LaneName, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId,
+};
 use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
 
 /// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
@@ -31,8 +33,9 @@ const STALL: Duration = Duration::from_secs(600);
 pub struct Lanes {
     /// Claude Code's program.
     pub claude: Option<PathBuf>,
-    /// The model claude is asked for.
-    pub claude_model: String,
+    /// The model claude is asked for, where the environment names one (RELAY_MODEL_CLAUDE): it
+    /// beats a preference.
+    pub claude_model: Option<String>,
     /// Where process lanes are configured: `$RELAY_HOME/lanes`.
     pub process_dir: PathBuf,
     /// How a lane is confined on this machine.
@@ -86,6 +89,8 @@ pub struct TaskBrief<'a> {
     pub agent: (&'a str, &'a str),
     /// The time limit.
     pub max_run: Duration,
+    /// What the preferences say of the run.
+    pub preferences: &'a RunPreferences,
     /// The login of the task's forge, which the lane does not get and must not show.
     pub token: Option<&'a Secret>,
 }
@@ -256,6 +261,12 @@ impl Prepared {
     #[must_use]
     pub fn run_bytes(&self) -> usize {
         self.program.stdin.len()
+    }
+
+    /// How long the run may take.
+    #[must_use]
+    pub fn time_limit(&self) -> Duration {
+        self.limits.time
     }
 
     /// The run, with `supervisor` (relay's own program) between worker and lane.

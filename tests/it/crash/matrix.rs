@@ -37,6 +37,7 @@ fn survives(kill: Kill) -> bool {
         Passage::QueueDone => ended_by_hand(&scene, &fault),
         Passage::QueueRetry => tried_again(&scene, &fault),
         Passage::QueuePrefer | Passage::QueueUnprefer => preferred(&scene, &fault),
+        Passage::QueueBudgets => used_up(&scene, &fault),
         _ => plain(&scene, &fault),
     }
 }
@@ -172,6 +173,19 @@ fn preferred(scene: &Scene, fault: &str) -> bool {
         scene.house.relay(&unset).ok();
     }
     let task = scene.with_task();
+    finish(scene, &task, fault);
+    died
+}
+
+/// A budget of nothing stops its task, whenever the process that was told of it died.
+fn used_up(scene: &Scene, fault: &str) -> bool {
+    let task = scene.with_task();
+    let died = scene.dies(fault, &["prefer", "budget.usd_day", "0"]);
+    scene.drain();
+    assert_eq!(scene.house.state(&task), "queued", "{fault}");
+    let told = scene.house.json(&["events", "--json"])["events"].to_string();
+    assert_eq!(told.matches("\"why\":\"budget\"").count(), 1, "{fault}: {told}");
+    scene.house.relay(&["prefer", "budget.usd_day", "--unset"]).ok();
     finish(scene, &task, fault);
     died
 }

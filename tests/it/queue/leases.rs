@@ -351,7 +351,7 @@ async fn a_quota_parks_until_its_time(b: Bench) {
     assert_eq!((task.state, task.parked_until), (TaskState::Parked, Some(until)));
     assert_eq!(
         b.queue.waiting(&lease.task).await.expect("reasons"),
-        [relay::model::WaitReason::Parked { until }]
+        [relay::model::WaitReason::Parked { until, stopped: Some(StopReason::Quota { until }) }]
     );
     // What is over already is waited for a little.
     b.queue.retry(&lease.task, ann()).await.expect("a retry");

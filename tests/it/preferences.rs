@@ -1,0 +1,86 @@
+//! Preferences with the real program: what a run gets of them, and what a budget does.
+
+use serde_json::Value;
+
+use crate::support::house::House;
+
+/// A vendor's program that writes down how it was called, and says what it cost.
+const TELLS: &str = "printf '%s\\n' \"$*\" > called.txt; echo '{\"type\":\"result\",\
+    \"subtype\":\"success\",\"is_error\":false,\"result\":\"done\",\"num_turns\":1,\
+    \"total_cost_usd\":0.5}'";
+
+fn drain(house: &House, more: &[&str]) {
+    let args = [&["work", "--once", "--name", "w", "--lanes", "claude"][..], more].concat();
+    house.relay(&args).ok();
+}
+
+fn get(house: &House, task: &str) -> Value {
+    house.json(&["task", "get", task, "--json"])
+}
+
+/// What the task's run was called with.
+fn call(house: &House, task: &str) -> String {
+    let detail = get(house, task);
+    detail["local_pull"]["diff"].as_str().unwrap_or_else(|| panic!("{detail:#}")).to_owned()
+}
+
+#[test]
+fn a_run_gets_what_the_preferences_say_unless_its_worker_was_told_otherwise() {
+    let mut house = House::new();
+    house.claude(TELLS, 0);
+    let slug = house.link();
+    let task = house.task(&slug, "claude", "as it is");
+    drain(&house, &[]);
+    let called = call(&house, &task);
+    assert!(called.contains("--model opus ") && called.contains("--max-turns 40"), "{called}");
+    for (key, value) in [("lane.model", "sonnet"), ("run.max_turns", "7")] {
+        house.relay(&["prefer", key, value, "--scope", "lane", "--scope-id", "claude"]).ok();
+    }
+    house.relay(&["prefer", "run.max_minutes", "90"]).ok();
+    let task = house.task(&slug, "claude", "as preferred");
+    drain(&house, &[]);
+    let called = call(&house, &task);
+    assert!(called.contains("--model sonnet ") && called.contains("--max-turns 7"), "{called}");
+    let log = house.relay(&["task", "log", &task]).ok();
+    assert!(log.contains("at most 90 min"), "{log}");
+    // The environment and a flag of the worker win.
+    house.set("RELAY_MODEL_CLAUDE", "haiku");
+    let task = house.task(&slug, "claude", "as the worker says");
+    drain(&house, &["--max-minutes", "5"]);
+    let called = call(&house, &task);
+    assert!(called.contains("--model haiku ") && called.contains("--max-turns 7"), "{called}");
+    let log = house.relay(&["task", "log", &task]).ok();
+    assert!(log.contains("at most 5 min"), "{log}");
+}
+
+#[test]
+fn a_budget_that_is_used_up_says_so_until_there_is_more() {
+    let house = House::new();
+    house.claude(TELLS, 0);
+    let slug = house.link();
+    let set = ["prefer", "budget.usd_day", "0.4", "--scope", "project", "--scope-id", &slug];
+    house.relay(&set).ok();
+    let first = house.task(&slug, "claude", "the first");
+    let second = house.task(&slug, "claude", "the second");
+    drain(&house, &[]);
+    assert_eq!((house.state(&first), house.state(&second)), ("review".into(), "queued".into()));
+    let said = house.relay(&["task", "get", &second]).ok();
+    let why = "waits     local/shop has spent $0.50 of the $0.40 a day: goes on at ";
+    let more =
+        "`relay prefer budget.usd_day AMOUNT --scope project --scope-id local/shop` gives more";
+    assert!(
+        said.contains(why) && said.contains(" 00:00:00 UTC (in ") && said.contains(more),
+        "{said}"
+    );
+    let waiting = &get(&house, &second)["waiting"][0];
+    assert_eq!(waiting["why"], "budget", "{waiting:#}");
+    assert_eq!((&waiting["usd_day"], &waiting["spent_usd"]), (&"0.40".into(), &"0.50".into()));
+    let events = house.json(&["events", "--json"]);
+    let told = events["events"].as_array().unwrap().iter();
+    let told: Vec<&Value> = told.filter(|e| e["data"]["why"] == "budget").collect();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_eq!((&told[0]["kind"], &told[0]["task"]), (&"task.parked".into(), &Value::Null));
+    house.relay(&["prefer", "budget.usd_day", "2", "--scope", "project", "--scope-id", &slug]).ok();
+    drain(&house, &[]);
+    assert_eq!(house.state(&second), "review");
+}
