@@ -3,12 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::row::{json_text, task_columns, word_text};
+use super::row::{json_text, task_columns};
 use super::{LocalPullRow, Sql, Store, StoreError};
-use crate::model::{
-    Effect, EventKind, InstanceId, LeaseRef, Outcome, RunId, StopReason, Task, TaskState,
-    Timestamp, Usage, WorkerId,
-};
+use crate::model::{Effect, InstanceId, LeaseRef, RunId, StopReason, Task, Timestamp, WorkerId};
 
 /// The condition of every write of a worker: `$1` the task, `$2` the epoch, `$3` the holder, `$4`
 /// now.
@@ -18,6 +15,7 @@ macro_rules! live {
          and tasks.state in ('claimed', 'running') and tasks.expires_at > $4"
     };
 }
+pub(super) use live;
 
 /// A heartbeat.
 #[derive(Debug)]
@@ -38,49 +36,6 @@ pub struct HeartbeatRow<'a> {
     pub expires_at: Timestamp,
 }
 
-/// The end of a run, decided.
-#[derive(Debug)]
-pub struct Finish<'a> {
-    /// Under which lease.
-    pub lease: &'a LeaseRef,
-    /// Whose.
-    pub worker: &'a WorkerId,
-    /// Now.
-    pub now: Timestamp,
-    /// Why it stopped.
-    pub reason: &'a StopReason,
-    /// The same as the task keeps it: another where the task is set aside.
-    pub task_reason: &'a StopReason,
-    /// Whether the lane crashed within a minute of its start.
-    pub quick_death: bool,
-    /// Whether the row of deaths before it is over.
-    pub ends_row: bool,
-    /// The seed's word for it.
-    pub outcome: Outcome,
-    /// Where the task goes.
-    pub state: TaskState,
-    /// Not before this, where it is parked.
-    pub parked_until: Option<Timestamp>,
-    /// Infrastructure failures in a row after this one.
-    pub retries: u32,
-    /// One line for the task.
-    pub message: Option<&'a str>,
-    /// The lane's summary.
-    pub summary: Option<&'a str>,
-    /// What went wrong.
-    pub error: Option<&'a str>,
-    /// Where the work is kept.
-    pub kept: Option<&'a str>,
-    /// The pull request's number.
-    pub pr: Option<u64>,
-    /// Where it can be read.
-    pub pr_url: Option<&'a str>,
-    /// What it cost.
-    pub usage: Option<&'a Usage>,
-    /// What to tell, in order; `agent` stands for the task's lane, else it is the runner.
-    pub events: Vec<(EventKind, bool, serde_json::Value)>,
-}
-
 impl Store {
     /// Notes that a worker lives and renews the leases it names, also those that ran out and that
     /// nobody took. Gives the leases renewed; `None` where the instance is not the worker's.
@@ -88,29 +43,9 @@ impl Store {
         &self,
         beat: &HeartbeatRow<'_>,
     ) -> Result<Option<Vec<LeaseRef>>, StoreError> {
-        let mut text = String::from(
-            "insert into events (at, kind, actor, data)
-                select $3, case $4 when 1 then 'worker.offline' else 'worker.online' end,
-                    'runner:' || name, '{}'
-                from workers where id = $1 and instance_id = $2 and offline <> $4;
-            update workers set last_seen = $3, offline = $4,
-                interval_ms = coalesce($5, interval_ms)
-            where id = $1 and instance_id = $2 returning id as known;",
-        );
-        if !beat.leases.is_empty() {
-            text.push_str(
-                "update tasks set expires_at = $6
-                where worker_id = $1 and state in ('claimed', 'running')
-                  and exists (select 1 from workers where id = $1 and instance_id = $2)
-                  and (id, epoch) in (values ",
-            );
-            for i in 0..beat.leases.len() {
-                let comma = if i == 0 { "" } else { ", " };
-                let _ = write!(text, "{comma}(${}, ${})", 7 + 2 * i, 8 + 2 * i);
-            }
-            text.push_str(") returning id as renewed, epoch;");
-        }
+        let (text, postgres) = heartbeat_texts(beat.leases.len());
         let mut sql = Sql::made(text)
+            .postgres(postgres)
             .bind(beat.worker.to_string())
             .bind(beat.instance.to_string())
             .bind(beat.now.0)
@@ -123,9 +58,8 @@ impl Store {
         let rows = self.write(sql).await?;
         let (mut known, mut renewed) = (false, Vec::new());
         for row in rows.iter().map(|row| self.fields(row)) {
-            if row.has("known") {
-                known = true;
-            } else {
+            known |= row.has("known");
+            if row.has("renewed") && !row.is_null("renewed") {
                 renewed.push(row.lease("renewed")?);
             }
         }
@@ -212,6 +146,28 @@ impl Store {
             task_columns!(),
             " from tasks where id = $1"
         ))
+        .postgres(concat!(
+            "with held as materialized (
+                select id, state, worker_id from tasks where ",
+            live!(),
+            " for update
+            ), run as (
+                update runs set started_at = coalesce(started_at, $4)
+                from held where task_id = $1 and epoch = $2
+            ), running as (
+                update tasks set state = 'running', branch = $5,
+                    updated_at = case held.state when 'claimed' then $4 else updated_at end
+                from held where tasks.id = held.id returning tasks.*
+            ), told as (
+                insert into events (at, kind, actor, task_id, data)
+                    select $4, 'run.started', 'runner:' || w.name, held.id, $6
+                    from held join workers w on w.id = held.worker_id
+                    where held.state = 'claimed'
+            )
+            select 1 as touched, ",
+            task_columns!(),
+            " from running as tasks"
+        ))
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
         .bind(worker.to_string())
@@ -249,6 +205,23 @@ impl Store {
             live!(),
             ""
         ))
+        .postgres(concat!(
+            "with held as materialized (
+                select id from tasks where ",
+            live!(),
+            " for update
+            ), noted as (
+                update tasks set branch = coalesce($7, branch), pr = coalesce($8, pr),
+                    pr_url = coalesce($9, pr_url)
+                from held where tasks.id = held.id
+                    and ($7 is not null or $8 is not null or $9 is not null)
+            )
+            insert into effects (task_id, epoch, kind, body, recorded_at)
+                select $1, $2, $5, $6, $4 from held
+            on conflict (task_id, epoch, kind) do update
+                set body = excluded.body, recorded_at = excluded.recorded_at
+            returning task_id as touched"
+        ))
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
         .bind(worker.to_string())
@@ -259,91 +232,6 @@ impl Store {
         .bind(pr.map(bounded))
         .bind(url);
         Ok(self.write(sql).await?.len() == 1)
-    }
-
-    /// Ends the run and the lease and moves the task on. `None` where the lease is not the live one.
-    pub async fn finish(&self, end: &Finish<'_>) -> Result<Option<Task>, StoreError> {
-        const FIRST_EVENT: usize = 19;
-        let usage_at = FIRST_EVENT + 3 * end.events.len();
-        let mut text = String::from(concat!(
-            "update tasks set state = $5, parked_until = $6, retries = $7, stop_reason = $15,
-                deaths_from = case $17 when 1 then epoch else deaths_from end, message = $9, pr = coalesce($10, pr), pr_url = coalesce($11, pr_url),
-                worker_id = null, claim_id = null, expires_at = null, updated_at = $4
-            where ",
-            live!(),
-            " returning id as touched;
-            update runs set finished_at = $4, ended_by = 'worker', outcome = $12,
-                stop_reason = $8, summary = $13, error = $14, death = $16, kept = $18
-            where task_id = $1 and epoch = $2 and changes() = 1;
-            insert into events (at, kind, actor, task_id, data)
-                select $4, e.column1,
-                    case e.column2 when 'agent' then 'agent:' || t.lane
-                        else 'runner:' || w.name end,
-                    t.id, e.column3
-                from (values "
-        ));
-        for i in 0..end.events.len() {
-            let at = FIRST_EVENT + 3 * i;
-            let comma = if i == 0 { "" } else { ", " };
-            let _ = write!(text, "{comma}(${at}, ${}, ${})", at + 1, at + 2);
-        }
-        text.push_str(
-            ") as e, tasks t, workers w where t.id = $1 and w.id = $3 and changes() = 1;",
-        );
-        if end.usage.is_some() {
-            text.push_str(
-                "insert into usage (run_id, task_id, lane, worker_id, at, model, input_tokens,
-                    cache_read_tokens, cache_write_tokens, output_tokens, model_calls, turns,
-                    cost_usd, duration_ms)
-                select r.id, r.task_id, t.lane, r.worker_id, $4",
-            );
-            for i in 0..9 {
-                let _ = write!(text, ", ${}", usage_at + i);
-            }
-            text.push_str(
-                " from runs r join tasks t on t.id = r.task_id
-                where r.task_id = $1 and r.epoch = $2 and changes() > 0;",
-            );
-        }
-        text.push_str(concat!("select ", task_columns!(), " from tasks where id = $1"));
-
-        let mut sql = Sql::made(text)
-            .bind(end.lease.task.to_string())
-            .bind(end.lease.epoch.0)
-            .bind(end.worker.to_string())
-            .bind(end.now.0)
-            .bind(end.state.as_str())
-            .bind(end.parked_until.map(|t| t.0))
-            .bind(i64::from(end.retries))
-            .bind(json_text(end.reason))
-            .bind(end.message.map(str::to_owned))
-            .bind(end.pr.map(bounded))
-            .bind(end.pr_url.map(str::to_owned))
-            .bind(word_text(&end.outcome))
-            .bind(end.summary.map(str::to_owned))
-            .bind(end.error.map(str::to_owned))
-            .bind(json_text(end.task_reason))
-            .bind(end.quick_death.then_some("quick"))
-            .bind(i64::from(end.ends_row))
-            .bind(end.kept.map(str::to_owned));
-        for (kind, by_agent, data) in &end.events {
-            let actor = if *by_agent { "agent" } else { "runner" };
-            sql = sql.bind(kind.as_str()).bind(actor).bind(data.to_string());
-        }
-        if let Some(usage) = end.usage {
-            sql = sql
-                .bind(usage.model.clone())
-                .bind(usage.input_tokens.map(bounded))
-                .bind(usage.cache_read_tokens.map(bounded))
-                .bind(usage.cache_write_tokens.map(bounded))
-                .bind(usage.output_tokens.map(bounded))
-                .bind(usage.model_calls.map(bounded))
-                .bind(usage.turns.map(bounded))
-                .bind(usage.cost_usd)
-                .bind(usage.duration_ms.map(bounded));
-        }
-        let rows = self.write(sql).await?;
-        self.touched_task(&rows)
     }
 
     /// The run of a live lease.
@@ -403,7 +291,65 @@ impl Store {
     }
 }
 
+/// The text of a heartbeat that names so many leases, and the one statement for Postgres. A worker's
+/// row is locked, so that of two heartbeats at once one tells that it is back.
+fn heartbeat_texts(leases: usize) -> (String, String) {
+    let mut text = String::from(
+        "insert into events (at, kind, actor, data)
+            select $3, case $4 when 1 then 'worker.offline' else 'worker.online' end,
+                'runner:' || name, '{}'
+            from workers where id = $1 and instance_id = $2 and offline <> $4;
+        update workers set last_seen = $3, offline = $4, interval_ms = coalesce($5, interval_ms)
+            where id = $1 and instance_id = $2 returning id as known;",
+    );
+    let mut postgres = String::from(
+        "with w as materialized (
+            select id, name, offline from workers where id = $1 and instance_id = $2
+            for no key update
+        ), told as (
+            insert into events (at, kind, actor, data)
+                select $3, case $4 when 1 then 'worker.offline' else 'worker.online' end,
+                    'runner:' || name, '{}'
+                from w where offline <> $4
+        ), seen as (
+            update workers set last_seen = $3, offline = $4,
+                interval_ms = coalesce($5, interval_ms)
+            from w where workers.id = w.id
+        )",
+    );
+    if leases == 0 {
+        // The parameter of a lease's end is bound all the same.
+        postgres.push_str(" select id as known from w where $6 is not null");
+        return (text, postgres);
+    }
+    let mut named = String::new();
+    for i in 0..leases {
+        let comma = if i == 0 { "" } else { ", " };
+        let _ = write!(named, "{comma}(${}, ${})", 7 + 2 * i, 8 + 2 * i);
+    }
+    let _ = write!(
+        text,
+        "update tasks set expires_at = $6
+            where worker_id = $1 and state in ('claimed', 'running')
+              and exists (select 1 from workers where id = $1 and instance_id = $2)
+              and (id, epoch) in (values {named}) returning id as renewed, epoch"
+    );
+    let _ = write!(
+        postgres,
+        ", renewed as (
+            update tasks set expires_at = $6
+            from w, (values {named}) as named
+            where tasks.id = named.column1 and tasks.epoch = named.column2
+              and tasks.worker_id = w.id and tasks.state in ('claimed', 'running')
+            returning tasks.id, tasks.epoch
+        )
+        select w.id as known, renewed.id as renewed, renewed.epoch
+        from w left join renewed on true"
+    );
+    (text, postgres)
+}
+
 /// A count as the database's integer; none of them comes near the bound.
-fn bounded(count: u64) -> i64 {
+pub(super) fn bounded(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

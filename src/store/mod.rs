@@ -13,6 +13,7 @@ mod claims;
 mod deaths;
 mod error;
 mod events;
+mod finish;
 mod growth;
 mod health;
 mod leases;
@@ -43,8 +44,9 @@ pub use budgets::{Budget, BudgetStop};
 pub use claims::{Claim, ClaimedRow};
 pub use deaths::DeathLimits;
 pub use error::StoreError;
+pub use finish::Finish;
 pub use health::Health;
-pub use leases::{Finish, HeartbeatRow};
+pub use leases::HeartbeatRow;
 pub use people::{Ended, Ending};
 pub use row::Fields;
 pub use runs::{JournalEntry, RunHead};
@@ -131,7 +133,7 @@ impl Store {
     /// The task, where the write before it touched exactly one row.
     fn touched_task(&self, rows: &[AnyRow]) -> Result<Option<Task>, StoreError> {
         match rows {
-            [touched, task] if self.fields(touched).has("touched") => {
+            [touched, .., task] | [touched @ task] if self.fields(touched).has("touched") => {
                 self.fields(task).task().map(Some)
             }
             _ => Ok(None),

@@ -12,8 +12,7 @@ mod people;
 mod recovery;
 mod store;
 
-/// Runs each named function as a test of its own on each database. Postgres joins with a second
-/// module here.
+/// Runs each named function as a test of its own on each database.
 macro_rules! on_each_database {
     ($($name:ident),* $(,)?) => {
         mod sqlite {
@@ -21,6 +20,16 @@ macro_rules! on_each_database {
                 #[tokio::test]
                 async fn $name() {
                     super::$name(crate::queue::bench::Bench::sqlite().await).await;
+                }
+            )*
+        }
+
+        mod pg_server {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    let Some(bench) = crate::queue::bench::Bench::postgres().await else { return };
+                    super::$name(bench).await;
                 }
             )*
         }

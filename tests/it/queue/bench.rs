@@ -13,6 +13,7 @@ use relay::queue::{
 };
 
 use crate::support::clock::{CountingIds, ManualClock};
+use crate::support::postgres::Database;
 
 /// A queue with the projects `acme/shop` (github.com) and `local/scratch` (on the machine `desk`).
 pub struct Bench {
@@ -21,7 +22,14 @@ pub struct Bench {
     pub ids: Arc<CountingIds>,
     /// What a new process would open again.
     pub url: String,
-    _dir: tempfile::TempDir,
+    _place: Place,
+}
+
+/// What goes when the test is over.
+#[derive(Debug)]
+enum Place {
+    Folder(#[expect(dead_code, reason = "kept for its end")] tempfile::TempDir),
+    Database(#[expect(dead_code, reason = "kept for its end")] Database),
 }
 
 impl Bench {
@@ -39,11 +47,21 @@ impl Bench {
 
     async fn in_folder(dir: tempfile::TempDir) -> Self {
         let url = format!("sqlite://{}/relay.db", dir.path().display());
+        Self::on(url, Place::Folder(dir)).await
+    }
+
+    /// On a new database of the Postgres server, where there is one.
+    pub async fn postgres() -> Option<Self> {
+        let database = Database::new().await?;
+        Some(Self::on(database.url.clone(), Place::Database(database)).await)
+    }
+
+    async fn on(url: String, place: Place) -> Self {
         let clock = ManualClock::default();
         let ids = Arc::new(CountingIds::new(1));
         let store = Store::open(&url).await.expect("a store");
         let queue = Queue::new(store, Arc::new(clock.clone()), ids.clone());
-        let bench = Self { queue, clock, ids, url, _dir: dir };
+        let bench = Self { queue, clock, ids, url, _place: place };
         bench.queue.link(github("acme/shop")).await.expect("a project");
         bench.queue.link(local("local/scratch", "desk")).await.expect("a project");
         bench

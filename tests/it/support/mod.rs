@@ -10,6 +10,7 @@ pub mod house;
 pub mod lfs;
 #[cfg(target_os = "linux")]
 pub mod model;
+pub mod postgres;
 #[cfg(target_os = "linux")]
 pub mod processes;
 pub mod repo;

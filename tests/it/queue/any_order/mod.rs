@@ -14,11 +14,16 @@ use proptest::test_runner::{Config, TestRunner};
 
 use world::World;
 
+use super::bench::Bench;
+
 const WORKERS: usize = 3;
 const TASKS: u64 = 3;
 
 /// What is tried. In the slowest case, a step is a write and three reads of a small database.
 const CASES: u32 = 128;
+
+/// The same where each case makes a database and each write waits for a disk.
+const CASES_ON_A_SERVER: u32 = 24;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,14 +151,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-#[test]
-fn any_order_of_things_keeps_the_rules() {
+/// Each case has a database of its own, made by `bench`; without one, nothing is tried.
+fn any_order_keeps_the_rules(cases: u32, bench: impl AsyncFn() -> Option<Bench>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one");
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
         .run(&steps(), |steps| {
             runtime.block_on(async {
-                let mut world = World::new().await;
+                let Some(bench) = bench().await else { return };
+                let mut world = World::on(bench).await;
                 for number in 1..=2 {
                     world.ask(number).await;
                 }
@@ -167,4 +173,14 @@ fn any_order_of_things_keeps_the_rules() {
             Ok(())
         })
         .expect("a counterexample");
+}
+
+#[test]
+fn any_order_of_things_keeps_the_rules() {
+    any_order_keeps_the_rules(CASES, async || Some(Bench::in_memory().await));
+}
+
+#[test]
+fn pg_any_order_of_things_keeps_the_rules() {
+    any_order_keeps_the_rules(CASES_ON_A_SERVER, Bench::postgres);
 }

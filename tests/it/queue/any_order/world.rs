@@ -63,8 +63,7 @@ pub struct World {
 }
 
 impl World {
-    pub async fn new() -> Self {
-        let b = Bench::in_memory().await;
+    pub async fn on(b: Bench) -> Self {
         let mut processes = Vec::new();
         for name in 0..WORKERS {
             let hand = b.worker(&format!("w{name}"), &["claude"]).await;
