@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{RepoName, Timestamp};
 
 /// Where a repository, its issues and its pull requests live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForgeKind {
     /// GitHub or GitHub Enterprise.

@@ -1,7 +1,9 @@
 //! The doorbell: holds a worker's request until there is something for that worker, wakes one
 //! worker a task, and tells of leases that were called off. In memory; reading it writes nothing.
 
+mod backlog;
 mod board;
+mod crowd;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,7 +120,7 @@ impl Bell {
 
     /// A heartbeat renewed the lease, also one that had run out and nobody took.
     pub fn renewed(&self, worker: &WorkerId, lease: &LeaseRef) {
-        self.lock().board.renewed(worker, lease);
+        self.with(|board, now| board.renewed(worker, lease, now));
     }
 
     /// To be remembered when a claim begins, for [`Bell::declined`].
@@ -139,12 +141,12 @@ impl Bell {
 
     /// When [`Bell::tick`] is due.
     pub fn next(&self) -> Option<Timestamp> {
-        self.lock().board.next(self.clock.now())
+        self.lock().board.next()
     }
 
     /// Offers that nobody took go to the next worker.
     pub fn tick(&self) {
-        self.with(Board::offer);
+        self.with(Board::tick);
     }
 
     /// The wall clock was set back.
@@ -171,7 +173,7 @@ impl Bell {
         for line in woken.iter().filter_map(|place| inner.lines.get(place)) {
             line.notify_one();
         }
-        let next = inner.board.next(now);
+        let next = inner.board.next();
         if next != inner.next {
             inner.next = next;
             self.rearmed.notify_one();

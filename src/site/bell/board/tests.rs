@@ -1,7 +1,11 @@
 //! The bell's rules on values.
 
+mod any_order;
+mod many;
+
+use super::super::backlog::NEEDS;
 use super::*;
-use crate::model::{Epoch, WorkerState};
+use crate::model::{Epoch, ForgeKind, WorkerState};
 
 const T0: Timestamp = Timestamp(1_000_000);
 
@@ -9,12 +13,12 @@ fn after(ms: u64) -> Timestamp {
     T0 + Duration::from_millis(ms)
 }
 
-fn id(n: u8) -> WorkerId {
-    format!("00000000-0000-7000-8000-0000000000{n:02x}").parse().expect("a worker id")
+fn id(n: u16) -> WorkerId {
+    format!("00000000-0000-7000-8000-00000000{n:04x}").parse().expect("a worker id")
 }
 
-fn instance(n: u8) -> InstanceId {
-    format!("00000000-0000-7000-9000-0000000000{n:02x}").parse().expect("an instance id")
+fn instance(n: u16) -> InstanceId {
+    format!("00000000-0000-7000-9000-00000000{n:04x}").parse().expect("an instance id")
 }
 
 fn task(text: &str) -> TaskId {
@@ -35,7 +39,7 @@ fn need(text: &str) -> Need {
     }
 }
 
-fn worker(n: u8) -> Worker {
+fn worker(n: u16) -> Worker {
     Worker {
         id: id(n),
         name: format!("w{n}").parse().expect("a name"),
@@ -51,7 +55,7 @@ fn worker(n: u8) -> Worker {
     }
 }
 
-fn ask(n: u8, free: u32, since: i64) -> Ask {
+fn ask(n: u16, free: u32, since: i64) -> Ask {
     Ask {
         worker: Some(id(n)),
         instance: Some(instance(n)),
@@ -62,7 +66,7 @@ fn ask(n: u8, free: u32, since: i64) -> Ask {
 }
 
 /// A board with workers 1 to `n` registered.
-fn board(n: u8) -> Board {
+fn board(n: u16) -> Board {
     let mut board = Board::new(T0);
     for n in 1..=n {
         board.registered(&worker(n), Some(instance(n)), &[], T0);
@@ -105,19 +109,19 @@ fn one_task_wakes_one_worker_and_a_second_later_the_next() {
 
     queue(&mut board, &["a/b#1"], T0);
     assert_eq!(board.woken(), [places[0]], "the one that waits longest");
-    board.offer(T0);
+    board.tick(T0);
     assert_eq!(board.woken(), [], "nobody else, also before it has its answer");
     assert_eq!(answered(&mut board, &places, T0).len(), 1);
 
-    board.offer(after(999));
+    board.tick(after(999));
     assert_eq!(answered(&mut board, &places, after(999)).len(), 0, "its second is not over");
-    assert_eq!(board.next(after(999)), Some(after(1000)));
-    board.offer(after(1000));
+    assert_eq!(board.next(), Some(after(1000)));
+    board.tick(after(1000));
     assert_eq!(board.woken(), [places[1]]);
     assert_eq!(answered(&mut board, &places, after(1000)).len(), 1);
 
     board.claimed(&id(2), &task("a/b#1"), after(1100));
-    board.offer(after(3000));
+    board.tick(after(3000));
     assert_eq!(answered(&mut board, &places, after(3000)).len(), 0, "it is claimed");
 }
 
@@ -182,8 +186,9 @@ fn an_answer_that_was_lost_is_told_again_at_once_and_a_received_one_later() {
 
     let held = board.enter(ask(1, 1, told.version), after(10));
     assert_eq!(board.take(held, after(10)), None, "it knows, and spins otherwise");
-    let again = board.next(after(2000)).expect("a claim that failed must not lose the task");
-    board.offer(again);
+    board.tick(after(2000));
+    let again = board.next().expect("a claim that failed must not lose the task");
+    board.tick(again);
     assert!(board.take(held, again).is_some());
 }
 
@@ -196,7 +201,7 @@ fn work_the_claim_did_not_give_does_not_ring_until_something_changes() {
     let began = board.reading();
     assert!(board.declined(&id(1), None, began, T0), "the board thought otherwise");
     let held = board.enter(ask(1, 1, told.version), T0);
-    board.offer(after(60_000));
+    board.tick(after(60_000));
     assert_eq!(board.take(held, after(60_000)), None);
     queue(&mut board, &["a/b#1", "a/b#2"], after(60_000));
     assert_eq!(board.take(held, after(60_000)).map(|t| t.queued), Some(1));
@@ -306,7 +311,7 @@ fn versions_only_grow_also_when_the_clock_is_set_back() {
 fn a_renewed_lease_takes_its_task_out_of_the_queue() {
     let mut board = board(2);
     queue(&mut board, &["a/b#1"], T0);
-    board.renewed(&id(1), &lease("a/b#1", 1));
+    board.renewed(&id(1), &lease("a/b#1", 1), T0);
     let place = board.enter(ask(2, 1, 0), T0);
     assert_eq!(board.take(place, T0), None);
 }
@@ -321,107 +326,4 @@ fn a_lease_called_off_before_the_worker_was_known_again_is_told() {
     board.registered(&worker(1), Some(instance(2)), &[], T0);
     let place = board.enter(ask(1, 0, 0), T0);
     assert_eq!(board.take(place, T0), None, "the new instance never held it");
-}
-
-/// One thing that happens around a bell.
-#[derive(Clone, Debug)]
-enum Step {
-    Queue(u8),
-    Ring { worker: u8, free: u32, received: bool },
-    Look(u8),
-    Claim(u8),
-    Empty(u8),
-    HangUp(u8),
-    Pass(u64),
-}
-
-fn steps() -> impl proptest::strategy::Strategy<Value = Vec<Step>> {
-    use proptest::prelude::*;
-    let worker = 1..=3_u8;
-    let step = prop_oneof![
-        (1..=5_u8).prop_map(Step::Queue),
-        (worker.clone(), 0..=2_u32, any::<bool>())
-            .prop_map(|(worker, free, received)| Step::Ring { worker, free, received }),
-        worker.clone().prop_map(Step::Look),
-        worker.clone().prop_map(Step::Claim),
-        worker.clone().prop_map(Step::Empty),
-        worker.prop_map(Step::HangUp),
-        (0..2000_u64).prop_map(Step::Pass),
-    ];
-    proptest::collection::vec(step, 0..60)
-}
-
-proptest::proptest! {
-    /// Whatever happened: once the clock has passed every offer, a free worker that waits beside
-    /// work it can do, and did not decline, is woken.
-    #[test]
-    fn no_wake_is_lost(steps in steps()) {
-        let mut board = board(3);
-        let mut now = T0;
-        let mut tasks: Vec<String> = Vec::new();
-        let mut places: HashMap<u8, Place> = HashMap::new();
-        let mut seen: HashMap<u8, i64> = HashMap::new();
-        let read = |board: &mut Board, tasks: &[String], now| {
-            queue(board, &tasks.iter().map(String::as_str).collect::<Vec<_>>(), now);
-        };
-        for step in steps {
-            match step {
-                Step::Queue(n) => {
-                    let name = format!("a/b#{n}");
-                    if !tasks.contains(&name) {
-                        tasks.push(name);
-                    }
-                    read(&mut board, &tasks, now);
-                }
-                Step::Ring { worker, free, received } => {
-                    let since = if received { seen.get(&worker).copied().unwrap_or(0) } else { 0 };
-                    places.insert(worker, board.enter(ask(worker, free, since), now));
-                }
-                Step::Look(worker) => {
-                    if let Some(told) = places.get(&worker).and_then(|p| board.take(*p, now)) {
-                        seen.insert(worker, told.version);
-                    }
-                }
-                Step::Claim(worker) => {
-                    if !tasks.is_empty() {
-                        let task = tasks.remove(0);
-                        board.claimed(&id(worker), &self::task(&task), now);
-                    }
-                }
-                Step::Empty(worker) => {
-                    let began = board.reading();
-                    board.declined(&id(worker), None, began, now);
-                }
-                Step::HangUp(worker) => {
-                    if let Some(place) = places.remove(&worker) {
-                        board.leave(place, now);
-                    }
-                }
-                Step::Pass(ms) => now = now + Duration::from_millis(ms),
-            }
-        }
-        // The timer wakes whenever the board says so, until it has nothing more to say.
-        while let Some(at) = board.next(now) {
-            now = at;
-            board.offer(now);
-            let open: Vec<Place> = board.waiting.keys().copied().collect();
-            for place in open {
-                board.take(place, now);
-            }
-        }
-        board.offer(now);
-        let open: Vec<Place> = board.waiting.keys().copied().collect();
-        for place in open {
-            board.take(place, now);
-        }
-        for waiter in board.waiting.values().filter(|w| !w.superseded && w.ask.free > 0) {
-            let worker = waiter.ask.worker.as_ref().expect("a worker");
-            let left = board.queued.iter().find(|q| {
-                !q.declined.contains(worker)
-                    && q.offer.as_ref().is_none_or(|o| o.until <= now)
-                    && q.told.get(worker).is_none_or(|(_, again)| *again <= now)
-            });
-            proptest::prop_assert!(left.is_none(), "{worker} sleeps beside {left:?}");
-        }
-    }
 }
