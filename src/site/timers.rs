@@ -11,11 +11,18 @@ use tokio_util::sync::CancellationToken;
 use super::attention::{Attention, GRACE, LOOK_EVERY};
 use super::bell::Bell;
 use super::logs::Logs;
-use crate::model::{Clock, Timestamp};
+use crate::model::{Clock, Task, TaskState, Timestamp};
 use crate::queue::{Queue, QueueError};
 
 /// After a database error, and against a timer that stays due.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How soon what is queued is read again, where nothing says that there is more of it: a run ended.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// From one reading to the next, so that a flood of new tasks is read in a few turns. The first of
+/// a flood is read at once.
+const BETWEEN: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Debug)]
@@ -60,6 +67,23 @@ impl Timers {
         self.reread();
     }
 
+    /// A run ended, and this is its task now. Where it is queued again others hear of it at once;
+    /// else there is nothing new to claim, and what is armed is looked over within a second.
+    pub fn released(&self, task: &Task) {
+        if task.state == TaskState::Queued {
+            return self.changed();
+        }
+        self.bell.moved();
+        if let Some(at) = task.parked_until {
+            self.no_later_than(at);
+        }
+        let mut state = self.lock();
+        if state.stale.is_none() {
+            state.stale = Some(self.clock.now() + SETTLE);
+            self.wake.notify_one();
+        }
+    }
+
     /// The bell's picture of the queue was found to be old.
     pub fn reread(&self) {
         self.lock().stale = Some(self.clock.now());
@@ -102,6 +126,7 @@ impl Timers {
 
     /// Runs until `closing`.
     pub async fn run(&self, closing: CancellationToken) {
+        let mut pause = None;
         loop {
             let next = self.next();
             let sleep = async {
@@ -117,7 +142,13 @@ impl Timers {
                 () = sleep => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            self.turn().await;
+            if let Some(pause) = pause.take() {
+                tokio::select! {
+                    () = closing.cancelled() => return,
+                    () = pause => {}
+                }
+            }
+            pause = self.turn().await.then(|| tokio::time::sleep(BETWEEN));
         }
     }
 
@@ -137,8 +168,8 @@ impl Timers {
         }
     }
 
-    /// Does what is due now.
-    async fn turn(&self) {
+    /// Does what is due now. True where what is queued was read.
+    async fn turn(&self) -> bool {
         self.look();
         let _turn = self.turn.lock().await;
         let now = self.clock.now();
@@ -154,6 +185,7 @@ impl Timers {
         if done.is_ok() && (due || stale) {
             done = self.read(due).await;
         }
+        let read = due || stale;
         if let Err(error) = done {
             tracing::warn!(%error, "the queue cannot be read; trying again in a second");
             let mut state = self.lock();
@@ -161,6 +193,7 @@ impl Timers {
             state.due = state.due.map(|at| at.max(now + PAUSE));
         }
         self.bell.tick();
+        read
     }
 
     async fn sweep(&self) -> Result<(), QueueError> {

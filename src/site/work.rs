@@ -294,7 +294,7 @@ pub(super) async fn release(
         let task = site.queue.finish(&lease, &worker, end).await?;
         site.logs.ended(&lease);
         site.bell.settled(&worker, &lease);
-        site.timers.changed();
+        site.timers.released(&task);
         Ok(Json(ReleaseAnswer { task }))
     })
     .await

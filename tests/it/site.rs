@@ -3,6 +3,7 @@
 mod bell;
 mod clock;
 pub mod fixture;
+mod idle;
 mod logs;
 mod owner;
 mod refusals;

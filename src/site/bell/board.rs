@@ -327,7 +327,8 @@ impl Board {
         for slot in self.backlog.all().map(|(slot, _)| slot).collect::<Vec<_>>() {
             self.free(slot);
         }
-        let waiting: Vec<_> = self.crowd.all().map(|(place, w)| (place, w.ask.worker.clone())).collect();
+        let waiting: Vec<_> =
+            self.crowd.all().map(|(place, w)| (place, w.ask.worker.clone())).collect();
         for (place, worker) in waiting {
             self.woken.push(place);
             self.stirred.extend(worker);

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use super::backlog::{Backlog, Kind, Queued, Slot};
 use super::board::Ask;
-use crate::model::{
-    ForgeKind, InstanceId, Label, LaneName, LeaseRef, Timestamp, Worker, WorkerId,
-};
+use crate::model::{ForgeKind, InstanceId, Label, LaneName, LeaseRef, Timestamp, Worker, WorkerId};
 
 /// A held doorbell's place: the lower, the longer it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -39,7 +39,8 @@ fn one_task_wakes_one_of_ten_thousand_and_its_claim_wakes_nobody() {
         read(&mut board, Some(&task));
         let woken = board.woken();
         assert_eq!(woken.len(), 1, "round {round}");
-        let n = u16::try_from(places.iter().position(|p| *p == woken[0]).expect("a place")).expect("few");
+        let n = u16::try_from(places.iter().position(|p| *p == woken[0]).expect("a place"))
+            .expect("few");
         let told = board.take(woken[0], T0).expect("there is work");
         assert_eq!((n, told.queued), (round, 1), "who waits longest");
         board.claimed(&id(n + 1), &self::task(&task), T0);
