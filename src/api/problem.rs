@@ -31,6 +31,9 @@ pub enum Code {
     Disk,
     /// Another program holds the site's database. The same request may succeed a little later.
     Busy,
+    /// The site's database cannot be reached. The site goes on by itself once it can; whether a
+    /// request that changes something was done is not known, and asking again is safe.
+    DatabaseAway,
     /// The site failed; its log says how.
     Internal,
     /// A code of a newer site.
@@ -50,7 +53,7 @@ impl Code {
             Self::LeaseLost | Self::Conflict | Self::WorkerUnknown | Self::VersionMismatch => 409,
             Self::TooLarge => 413,
             Self::Forge => 502,
-            Self::Busy => 503,
+            Self::Busy | Self::DatabaseAway => 503,
             Self::Disk => 507,
             Self::Internal | Self::Unknown => 500,
         }

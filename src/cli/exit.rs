@@ -63,7 +63,9 @@ impl From<Code> for Exit {
             Code::Forge => Self::Unreachable,
             Code::Unauthorized | Code::Forbidden => Self::NotReady,
             Code::VersionMismatch => Self::Version,
-            Code::Disk | Code::Busy | Code::Internal | Code::Unknown => Self::Failed,
+            Code::Disk | Code::Busy | Code::DatabaseAway | Code::Internal | Code::Unknown => {
+                Self::Failed
+            }
         }
     }
 }

@@ -360,6 +360,8 @@ impl Owner {
         let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let own = || Secret::new(format!("sqlite://{}", home.path().join("relay.db").display()));
         let store = Store::open(database.unwrap_or_else(own).expose()).await?;
+        // Two sites on one server agree on the time, whatever their own clocks say.
+        let clock = store.clock(clock).await?;
         let queue = Queue::with_faults(store, Arc::clone(&clock), ids, faults);
         let bell = Arc::new(Bell::new(Arc::clone(&clock)));
         let logs = Arc::new(Logs::new(Arc::clone(&clock), home.path().join("logs")));

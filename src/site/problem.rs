@@ -9,6 +9,10 @@ use crate::api::{Code, Problem};
 use crate::model::{DiskProblem, IdError};
 use crate::queue::{QueueError, StoreError};
 
+/// When to ask again that which the database could not do now, in seconds: a server that starts
+/// anew is there in about so long.
+const RETRY_AFTER: &str = "2";
+
 /// A refusal on its way out.
 #[derive(Debug)]
 pub struct Refusal(pub Problem);
@@ -43,6 +47,11 @@ impl IntoResponse for Refusal {
         let mut response = (status, axum::Json(self.0)).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        }
         response
     }
 }
@@ -86,6 +95,7 @@ fn stored(cause: &StoreError) -> Refusal {
     let code = match cause {
         StoreError::Disk { .. } | StoreError::Open { .. } => Code::Disk,
         StoreError::Busy { .. } => Code::Busy,
+        StoreError::Away { .. } => Code::DatabaseAway,
         _ => {
             let mut refusal = Refusal::internal("the database", cause);
             refusal.0.hint = cause.hint();
@@ -96,4 +106,21 @@ fn stored(cause: &StoreError) -> Refusal {
     let mut problem = Problem::new(code, cause.to_string());
     problem.hint = cause.hint();
     Refusal(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_away_is_said_with_when_to_ask_again() {
+        let away =
+            StoreError::Away { path: "postgres://…@db/relay".into(), detail: "refused".into() };
+        let refusal = Refusal::from(QueueError::Store(away));
+        assert_eq!(refusal.0.code, Code::DatabaseAway);
+        assert!(refusal.0.hint.is_some());
+        let response = refusal.into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER);
+    }
 }

@@ -34,11 +34,12 @@ mod tokens;
 mod types;
 mod workers;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sqlx::any::AnyRow;
 
-use crate::model::Task;
+use crate::model::{Clock, Task};
 
 pub use budgets::{Budget, BudgetStop};
 pub use claims::{Claim, ClaimedRow};
@@ -92,6 +93,18 @@ impl Store {
             _ => return Err(StoreError::Url { url: shown }),
         };
         Ok(Self { database, path, asked: AtomicU64::new(0) })
+    }
+
+    /// The clock that what is stored is stamped and compared by: of a server the server's, asked
+    /// here and kept by `machine`'s uptime; of a file `machine` itself.
+    ///
+    /// # Errors
+    /// The server cannot be asked.
+    pub async fn clock(&self, machine: Arc<dyn Clock>) -> Result<Arc<dyn Clock>, StoreError> {
+        match &self.database {
+            Database::Sqlite(_) => Ok(machine),
+            Database::Postgres(server) => server.clock(machine).await,
+        }
     }
 
     /// Waits for what is under way and closes the database.

@@ -5,6 +5,7 @@
 //! database, takes its turn after the other such writes, and is made anew where a quick write came
 //! between. What cannot be told apart from "done" is never sent twice.
 
+mod clock;
 mod pool;
 mod statements;
 
@@ -15,9 +16,12 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use sqlx::any::{AnyConnectOptions, AnyRow};
 use sqlx::{AnyConnection, ConnectOptions, Either, Executor};
+use tokio::sync::oneshot;
 
 use super::{Sql, StoreError, error, migrate};
-use pool::Pool;
+use crate::model::Clock;
+use clock::{DatabaseClock, Time};
+use pool::{Line, Pool};
 use statements::{Statement, statements};
 
 /// A statement that runs longer is given up with its connection: the line is dead. The server is
@@ -70,6 +74,20 @@ impl Postgres {
         Ok(Self { inner: Arc::new(Inner { pool: Pool::new(options), name }) })
     }
 
+    /// The database's clock, with the uptime of this machine.
+    pub(super) async fn clock(
+        &self,
+        machine: Arc<dyn Clock>,
+    ) -> Result<Arc<dyn Clock>, StoreError> {
+        let Inner { pool, name } = &*self.inner;
+        let time = Arc::clone(pool.time.get_or_init(|| Arc::new(Time::new(machine))));
+        let mut line = pool.line(name).await?;
+        let asked = time.ask(line.connection()).await;
+        asked.map_err(|error| error::explain_postgres(name, &error))?;
+        pool.give_back(line);
+        Ok(Arc::new(DatabaseClock(time)))
+    }
+
     /// Waits for what is under way and closes the connections.
     pub(super) async fn close(&self) {
         self.inner.pool.close().await;
@@ -99,13 +117,25 @@ impl Postgres {
     /// In a task of its own: a connection is never left in the middle of an answer.
     async fn run(&self, work: Work) -> Result<Vec<AnyRow>, StoreError> {
         let inner = Arc::clone(&self.inner);
-        let done = tokio::spawn(async move { inner.run(&work).await });
-        done.await.unwrap_or_else(|_| Err(StoreError::Closed { path: self.inner.name.clone() }))
+        let (reply, answer) = oneshot::channel();
+        tokio::spawn(async move {
+            let (rows, line) = match inner.run(&work).await {
+                Ok((rows, line)) => (Ok(rows), inner.pool.put_away(line)),
+                Err(error) => (Err(error), None),
+            };
+            // Whoever asked may have gone; it is done all the same.
+            let _ = reply.send(rows);
+            if let Some(line) = line {
+                inner.pool.keep_the_time(line).await;
+            }
+        });
+        answer.await.unwrap_or_else(|_| Err(StoreError::Closed { path: self.inner.name.clone() }))
     }
 }
 
 impl Inner {
-    async fn run(&self, work: &Work) -> Result<Vec<AnyRow>, StoreError> {
+    /// The rows, and the connection they came from.
+    async fn run(&self, work: &Work) -> Result<(Vec<AnyRow>, Line<'_>), StoreError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -116,10 +146,7 @@ impl Inner {
                 return Err(StoreError::Away { path: self.name.clone(), detail });
             };
             let error = match done {
-                Ok(rows) => {
-                    self.pool.give_back(line);
-                    return Ok(rows);
-                }
+                Ok(rows) => return Ok((rows, line)),
                 Err(error) => error,
             };
             if error::is_line_lost(&error) {

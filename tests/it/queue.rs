@@ -9,6 +9,7 @@ mod deaths;
 mod leases;
 mod long;
 mod people;
+mod pg;
 mod recovery;
 mod store;
 

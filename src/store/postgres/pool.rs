@@ -10,7 +10,7 @@ use sqlx::any::AnyConnectOptions;
 use sqlx::{AnyConnection, Connection};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::model::Clock;
+use super::clock::Time;
 use crate::store::{StoreError, error};
 
 /// Connections at most. More of them only wait for each other on a small machine, fewer leave
@@ -42,7 +42,8 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Idle>>,
     /// Moves on when a connection was found dead: those made before are not used again.
     era: AtomicU64,
-    clock: OnceLock<Arc<dyn Clock>>,
+    /// Handed in once the database is open.
+    pub(super) time: OnceLock<Arc<Time>>,
 }
 
 #[derive(Debug)]
@@ -73,7 +74,7 @@ impl Pool {
             permits: Semaphore::new(MOST as usize),
             idle: Mutex::default(),
             era: AtomicU64::new(0),
-            clock: OnceLock::new(),
+            time: OnceLock::new(),
         }
     }
 
@@ -95,8 +96,33 @@ impl Pool {
         }
         let era = self.era.load(Ordering::Acquire);
         let connected = connect(&self.options).await;
-        let connection = connected.map_err(|e| error::explain_postgres(name, &e))?;
+        let mut connection = connected.map_err(|e| error::explain_postgres(name, &e))?;
+        // It may be another server than before.
+        self.ask_the_time(&mut connection).await.map_err(|e| error::explain_postgres(name, &e))?;
         Ok(Line { connection, era, _permit: permit })
+    }
+
+    /// Gives it back, but where the time is to be asked for on it first.
+    pub(super) fn put_away<'a>(&self, line: Line<'a>) -> Option<Line<'a>> {
+        if self.time.get().is_some_and(|time| time.is_old()) {
+            return Some(line);
+        }
+        self.give_back(line);
+        None
+    }
+
+    /// Asks for the time and gives the connection back. Nobody waits for it.
+    pub(super) async fn keep_the_time(&self, mut line: Line<'_>) {
+        match self.ask_the_time(line.connection()).await {
+            Ok(()) => self.give_back(line),
+            Err(_) => self.lost(line),
+        }
+    }
+
+    async fn ask_the_time(&self, connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+        let Some(time) = self.time.get() else { return Ok(()) };
+        let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+        tokio::time::timeout(CONNECT, time.ask(connection)).await.unwrap_or_else(late)
     }
 
     /// It answered.
@@ -138,7 +164,7 @@ impl Pool {
     }
 
     fn uptime(&self) -> Duration {
-        self.clock.get().map_or(Duration::ZERO, |clock| clock.uptime())
+        self.time.get().map_or(Duration::ZERO, |time| time.uptime())
     }
 
     /// A panic elsewhere leaves a whole list: each change is one step.
