@@ -7,7 +7,8 @@ use crate::model::LEASE;
 use crate::store::DeathLimits;
 
 /// A run whose worker was last heard of within this time of its start was killed by its task
-/// (facts of peers: three deaths within 60 s).
+/// (facts of peers: three deaths within 60 s). Where the worker lost several leases at once, none of
+/// their tasks is to blame for it so soon: a power cut takes them all.
 pub const QUICK: Duration = Duration::from_secs(60);
 
 /// So many of them in a row quarantine the task.

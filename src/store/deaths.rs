@@ -8,7 +8,8 @@ pub struct DeathLimits {
     /// How long a claim or a heartbeat makes a lease live: it tells when its worker was last
     /// heard of.
     pub lease: Duration,
-    /// A death is quick where the worker was last heard of within this time of the run's start.
+    /// A death is quick where the worker was last heard of within this time of the run's start, and
+    /// held no other lease then.
     pub quick: Duration,
     /// So many quick deaths in a row set a task aside.
     pub quick_most: u32,
@@ -38,7 +39,7 @@ impl DeathLimits {
     pub(super) fn end(&self, ends: &Ends<'_>) -> String {
         let Ends { which, now, actor, by, why, message } = ends;
         let (lease, quick) = (self.lease.as_millis(), self.quick.as_millis());
-        let aside = self.set_aside();
+        let (aside, together) = (self.set_aside(), self.together());
         format!(
             "insert into events (at, kind, actor, task_id, data)
                 select {now}, 'lease.expired', {actor}, id,
@@ -50,6 +51,7 @@ impl DeathLimits {
                 death = case
                     when (select t.expires_at from tasks t where t.id = runs.task_id) - {lease}
                         < coalesce(started_at, claimed_at) + {quick}
+                      and not {together}
                     then 'quick' else 'slow' end
             where (task_id, epoch) in (select id, epoch from tasks where {which});
             insert into events (at, kind, actor, task_id, data)
@@ -68,6 +70,22 @@ impl DeathLimits {
                     else '{message}' end,
                 worker_id = null, claim_id = null, expires_at = null, updated_at = {now}
             where {which};"
+        )
+    }
+
+    /// The condition on `runs` under which its worker held other leases when it was last heard of:
+    /// which of its tasks took it down, if one did, cannot be told. Those that run out later are
+    /// held still; those that ran out before did so after this one was renewed for the last time.
+    fn together(&self) -> String {
+        let lease = self.lease.as_millis();
+        format!(
+            "(exists (select 1 from tasks o
+                    where o.worker_id = runs.worker_id and o.id <> runs.task_id)
+              or exists (select 1 from runs k
+                    where k.worker_id = runs.worker_id and k.ended_by = 'expiry'
+                      and k.instance_id = runs.instance_id and k.task_id <> runs.task_id
+                      and k.finished_at > (
+                          select t.expires_at from tasks t where t.id = runs.task_id) - {lease}))"
         )
     }
 

@@ -9,7 +9,7 @@ use super::timers::sweep_text;
 use super::{DeathLimits, Store, SweepRules};
 
 /// Tables that grow with the tasks, by the names they have in the texts.
-const LONG: [&str; 8] = ["tasks", "q", "t", "o", "runs", "r", "d", "events"];
+const LONG: [&str; 9] = ["tasks", "q", "t", "o", "runs", "r", "d", "k", "events"];
 
 /// The parts of each statement's plan that read a long table without an index to look in.
 async fn scans(text: &str) -> Vec<String> {

@@ -16,6 +16,9 @@ super::on_each_database!(
     an_end_of_another_kind_ends_the_row,
     a_retry_or_a_newer_wish_starts_the_count_anew_and_keeps_what_a_retry_keeps,
     a_sleeper_that_wakes_takes_its_death_back,
+    power_cuts_under_four_jobs_set_none_of_them_aside,
+    a_worker_that_falls_silent_with_four_jobs_blames_none_of_them_at_once,
+    a_task_that_runs_alone_again_is_blamed_for_what_it_does_alone,
 );
 
 /// The worker's process is killed and started again.
@@ -229,4 +232,76 @@ async fn a_sleeper_that_wakes_takes_its_death_back(b: Bench) {
     beat(&b, &hand, &last).await;
     let task = b.finish(&last, &hand, StopReason::Finished).await.expect("an end");
     assert_eq!(task.state, TaskState::Review);
+}
+
+/// Four tasks of one worker, started one after another.
+async fn four(b: &Bench, hand: &Hand) -> Vec<LeaseRef> {
+    let mut leases = Vec::new();
+    for _ in 0..4 {
+        leases.push(claimed(b, hand).await);
+        b.advance(5);
+    }
+    leases
+}
+
+async fn states(b: &Bench) -> Vec<TaskState> {
+    b.queue.tasks(None).await.expect("tasks").iter().map(|task| task.state).collect()
+}
+
+async fn power_cuts_under_four_jobs_set_none_of_them_aside(b: Bench) {
+    let mut hand = b.worker("desk", &["claude"]).await;
+    for number in 1..=4 {
+        b.task(number).await;
+    }
+    for _ in 0..QUICK_DEATHS {
+        four(&b, &hand).await;
+        hand = reborn(&b).await;
+    }
+    assert_eq!(states(&b).await, [TaskState::Queued; 4]);
+    // A machine that is cut off again and again is given up as any other infrastructure.
+    for _ in QUICK_DEATHS..DEATHS {
+        four(&b, &hand).await;
+        hand = reborn(&b).await;
+    }
+    assert_eq!(states(&b).await, [TaskState::Failed; 4]);
+}
+
+async fn a_worker_that_falls_silent_with_four_jobs_blames_none_of_them_at_once(b: Bench) {
+    let hand = b.worker("desk", &["claude"]).await;
+    for number in 1..=4 {
+        b.task(number).await;
+    }
+    for _ in 0..QUICK_DEATHS {
+        four(&b, &hand).await;
+        // Each runs out by itself, five seconds after the one before.
+        b.advance(LEASE.as_secs() - 20);
+        for left in (0..4).rev() {
+            b.queue.sweep().await.expect("a sweep");
+            let held = b.queue.workers().await.expect("workers").remove(0).leases.len();
+            assert_eq!(held, left);
+            b.advance(5);
+        }
+    }
+    assert_eq!(states(&b).await, [TaskState::Queued; 4]);
+}
+
+async fn a_task_that_runs_alone_again_is_blamed_for_what_it_does_alone(b: Bench) {
+    let mut hand = b.worker("desk", &["claude"]).await;
+    b.task(1).await;
+    b.task(2).await;
+    // Lost together with another one, which then ends well.
+    let first = claimed(&b, &hand).await;
+    let second = claimed(&b, &hand).await;
+    hand = reborn(&b).await;
+    let again = claimed(&b, &hand).await;
+    assert_eq!(again.task, first.task);
+    let other = claimed(&b, &hand).await;
+    assert_eq!(other.task, second.task);
+    b.finish(&other, &hand, StopReason::Finished).await.expect("an end");
+    b.advance(1);
+    hand = reborn(&b).await;
+    for _ in 2..QUICK_DEATHS {
+        assert_eq!(killed(&b, &mut hand, Duration::from_secs(5)).await.state, TaskState::Queued);
+    }
+    assert_set_aside(&killed(&b, &mut hand, Duration::from_secs(5)).await);
 }
