@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::output::Tone;
+use super::output::{Tone, one_line};
 use super::time::{ago, date, span};
 use crate::model::{
     ForgeProblem, PushProblem, RepoProblem, Scope, StopReason, TaskState, Timestamp, Usage,
@@ -26,6 +26,18 @@ pub const fn tone(state: TaskState) -> Tone {
 pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
     match why {
         WaitReason::NoWorker => "no worker is there: start one with `relay work`".to_owned(),
+        WaitReason::Offline { worker, last_seen } => format!(
+            "the worker that could take it is away: {worker} was there {}; start `relay work` there",
+            ago(now, *last_seen)
+        ),
+        WaitReason::Paused { until } => format!(
+            "every worker that could take it is out of quota until {} ({})",
+            date(*until),
+            ago(now, *until)
+        ),
+        WaitReason::Unreachable { error } => {
+            format!("its repository could not be looked at: {}", one_line(error))
+        }
         WaitReason::NoLane { lane } => {
             format!("no worker serves the lane {lane}: `relay lane ls` on a worker says why")
         }

@@ -158,6 +158,14 @@ impl StopReason {
     #[must_use]
     pub fn hint(&self, task: &TaskId) -> Option<String> {
         let hint = match self {
+            // A repository on a disk has no login; it was moved or removed.
+            Self::RepoUnusable { why: RepoProblem::NotFound }
+            | Self::PushRefused { why: PushProblem::NotFound }
+                if task.repo.is_local() =>
+            {
+                "REPO is not where it was linked: put it back, or `relay link PATH` from where it \
+                 is now, which says how it keeps its tasks; then `relay task retry 'TASK'`"
+            }
             Self::RepoUnusable { why } => why.hint(),
             Self::PushRefused { why } => why.hint(),
             Self::ForgeRefused { why } => why.hint(),
@@ -256,6 +264,15 @@ mod tests {
         }
         let shown = StopReason::RepoUnusable { why: RepoProblem::NestedGit }.to_string();
         assert_eq!(shown, "repo_unusable (nested_git)");
+    }
+
+    #[test]
+    fn a_repository_on_a_disk_is_not_looked_for_with_a_login() {
+        let reason = StopReason::RepoUnusable { why: RepoProblem::NotFound };
+        let hint = |task: &str| reason.hint(&task.parse().unwrap()).unwrap();
+        assert!(hint("local/shop#1").contains("`relay link PATH`"));
+        assert!(hint("local/shop#1").contains("`relay task retry 'local/shop#1'`"));
+        assert!(hint("acme/shop#1").contains("gh auth status"));
     }
 
     #[test]

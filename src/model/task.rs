@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Cents, Epoch, IdError, Label, LaneName, Scope, StopReason, TaskId, Timestamp, WorkerId,
+    WorkerName,
 };
 
 /// Where a task stands. The same words are in the database's CHECK constraint.
@@ -135,6 +136,13 @@ pub struct Task {
 pub enum WaitReason {
     /// No worker has registered, or none was heard of for an hour.
     NoWorker,
+    /// The workers that could take it are away.
+    Offline {
+        /// The one that was heard of last.
+        worker: WorkerName,
+        /// When.
+        last_seen: Timestamp,
+    },
     /// Workers are there; none serves this lane.
     NoLane {
         /// The lane nobody serves.
@@ -155,8 +163,18 @@ pub enum WaitReason {
         /// The forge's host.
         forge: String,
     },
+    /// Every worker that could take it is out of the vendor's quota, or of the forge's.
+    Paused {
+        /// When the first of them goes on.
+        until: Timestamp,
+    },
     /// Every worker that could take it is busy, or is about to ask.
     Busy,
+    /// Its repository could not be looked at; beside another reason.
+    Unreachable {
+        /// What the last look came to.
+        error: String,
+    },
     /// Parked until a time.
     Parked {
         /// Not before this.

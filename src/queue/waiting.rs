@@ -1,7 +1,9 @@
 //! Why a task waits. Worked out when asked, never stored.
 
 use super::{Need, Queue, QueueError};
-use crate::model::{ForgeKind, Label, TaskId, TaskState, WaitReason, Worker, WorkerState};
+use crate::model::{
+    ForgeKind, Label, TaskId, TaskState, Timestamp, WaitReason, Worker, WorkerId, WorkerState,
+};
 use crate::store::BudgetStop;
 
 /// Of each lane of each project, so many queued tasks are told at most. A longer queue is read
@@ -40,7 +42,8 @@ impl Queue {
             forge: project.forge,
             host: project.host,
         };
-        Ok(vec![why(&need, &self.workers().await?)])
+        let paused = self.inner.store.paused(&need.lane, self.inner.clock.now()).await?;
+        Ok(vec![why(&need, &self.workers().await?, &paused)])
     }
 }
 
@@ -49,43 +52,68 @@ fn budget(stop: BudgetStop) -> WaitReason {
     WaitReason::Budget { scope, usd_day, spent_usd, until }
 }
 
-/// The first demand that no worker is left to meet, in the order in which a person can mend it.
-fn why(need: &Need, workers: &[Worker]) -> WaitReason {
-    let mut left: Vec<&Worker> =
-        workers.iter().filter(|w| w.state != WorkerState::Offline).collect();
+/// Why nobody has it yet. `paused` says of which workers it is known that they take nothing of its
+/// lane before a time.
+fn why(need: &Need, workers: &[Worker], paused: &[(WorkerId, Timestamp)]) -> WaitReason {
+    let (gone, there): (Vec<&Worker>, Vec<&Worker>) =
+        workers.iter().partition(|worker| worker.state == WorkerState::Offline);
+    let able = match able(need, there) {
+        Ok(able) => able,
+        Err(demand) => {
+            let back = self::able(need, gone).unwrap_or_default();
+            return match back.iter().max_by_key(|worker| worker.last_seen) {
+                Some(last) => {
+                    WaitReason::Offline { worker: last.name.clone(), last_seen: last.last_seen }
+                }
+                None => demand,
+            };
+        }
+    };
+    let until = |worker: &&Worker| paused.iter().find(|(id, _)| *id == worker.id).map(|p| p.1);
+    let pauses: Option<Vec<Timestamp>> = able.iter().map(until).collect();
+    match pauses.and_then(|pauses| pauses.into_iter().min()) {
+        Some(until) => WaitReason::Paused { until },
+        None => WaitReason::Busy,
+    }
+}
+
+/// The workers that could take it, at least one; else the first demand that no worker is left to
+/// meet, in the order in which a person can mend it.
+fn able<'a>(need: &Need, mut left: Vec<&'a Worker>) -> Result<Vec<&'a Worker>, WaitReason> {
     if left.is_empty() {
-        return WaitReason::NoWorker;
+        return Err(WaitReason::NoWorker);
     }
     if need.forge == ForgeKind::Local {
         left.retain(|w| w.host == need.host);
         if left.is_empty() {
-            return WaitReason::OtherHost { host: need.host.clone() };
+            return Err(WaitReason::OtherHost { host: need.host.clone() });
         }
     }
     left.retain(|w| w.lanes.contains(&need.lane));
     if left.is_empty() {
-        return WaitReason::NoLane { lane: need.lane.clone() };
+        return Err(WaitReason::NoLane { lane: need.lane.clone() });
     }
     if need.forge == ForgeKind::Github {
         left.retain(|w| w.forges.contains(&need.host));
         if left.is_empty() {
-            return WaitReason::NoForgeLogin { forge: need.host.clone() };
+            return Err(WaitReason::NoForgeLogin { forge: need.host.clone() });
         }
     }
     // What the worker that comes closest lacks.
     let lacks = |w: &&Worker| -> Vec<Label> {
         need.labels.iter().filter(|label| !w.labels.contains(label)).cloned().collect()
     };
-    match left.iter().map(lacks).min_by_key(Vec::len) {
-        Some(missing) if !missing.is_empty() => WaitReason::NoLabel { missing },
-        _ => WaitReason::Busy,
+    let missing = left.iter().map(lacks).min_by_key(Vec::len).unwrap_or_default();
+    if !missing.is_empty() {
+        return Err(WaitReason::NoLabel { missing });
     }
+    left.retain(|worker| lacks(worker).is_empty());
+    Ok(left)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Timestamp;
 
     fn worker() -> Worker {
         Worker {
@@ -118,12 +146,19 @@ mod tests {
         let lacking = |change: &dyn Fn(&mut Worker)| {
             let mut changed = worker();
             change(&mut changed);
-            why(&need(), &[changed])
+            why(&need(), &[changed], &[])
         };
         let codex: crate::model::LaneName = "codex".parse().expect("a lane");
         let claude = "claude".parse().expect("a lane");
-        assert_eq!(why(&need(), &[]), WaitReason::NoWorker);
-        assert_eq!(lacking(&|w| w.state = WorkerState::Offline), WaitReason::NoWorker);
+        assert_eq!(why(&need(), &[], &[]), WaitReason::NoWorker);
+        let gone = |w: &mut Worker| w.state = WorkerState::Offline;
+        let (desk, last_seen) = (worker().name, Timestamp(0));
+        assert_eq!(lacking(&gone), WaitReason::Offline { worker: desk, last_seen });
+        let gone_and_unfit = |w: &mut Worker| {
+            gone(w);
+            w.lanes.clear();
+        };
+        assert_eq!(lacking(&gone_and_unfit), WaitReason::NoWorker);
         assert_eq!(
             lacking(&|w| w.lanes = vec![codex.clone()]),
             WaitReason::NoLane { lane: claude }
@@ -135,6 +170,33 @@ mod tests {
         assert_eq!(lacking(&|w| w.labels.clear()), WaitReason::NoLabel { missing: need().labels });
         assert_eq!(lacking(&|_| ()), WaitReason::Busy);
         let local = Need { forge: ForgeKind::Local, host: "attic".to_owned(), ..need() };
-        assert_eq!(why(&local, &[worker()]), WaitReason::OtherHost { host: "attic".to_owned() });
+        assert_eq!(
+            why(&local, &[worker()], &[]),
+            WaitReason::OtherHost { host: "attic".to_owned() }
+        );
+    }
+
+    #[test]
+    fn a_worker_that_is_away_is_named_where_those_that_are_there_cannot() {
+        let away = Worker { state: WorkerState::Offline, last_seen: Timestamp(7), ..worker() };
+        let longer = Worker {
+            name: "attic".parse().expect("a name"),
+            last_seen: Timestamp(6),
+            ..away.clone()
+        };
+        let unfit = Worker { labels: Vec::new(), ..worker() };
+        let offline = WaitReason::Offline { worker: away.name.clone(), last_seen: Timestamp(7) };
+        assert_eq!(why(&need(), &[longer, unfit, away.clone()], &[]), offline);
+        assert_eq!(why(&need(), &[away, worker()], &[]), WaitReason::Busy);
+    }
+
+    #[test]
+    fn all_that_could_take_it_are_paused_until_the_first_goes_on() {
+        let other: WorkerId = "00000000-0000-7000-8000-000000000002".parse().expect("an id");
+        let second = Worker { id: other.clone(), ..worker() };
+        let workers = [worker(), second];
+        let paused = [(other, Timestamp(5)), (worker().id, Timestamp(9))];
+        assert_eq!(why(&need(), &workers, &paused), WaitReason::Paused { until: Timestamp(5) });
+        assert_eq!(why(&need(), &workers, &paused[..1]), WaitReason::Busy);
     }
 }

@@ -12,7 +12,7 @@ use crate::api::{
     CancelRequest, Code, CreateTask, LocalPull, PreferRequest, Preferences, Problem, SetDone,
     TaskDetail, Tasks, TasksQuery,
 };
-use crate::model::{ForgeKind, LaneName, Preference, Project, Scope, Task};
+use crate::model::{ForgeKind, LaneName, Preference, Project, Scope, Task, WaitReason};
 use crate::queue::{Added, Changed, LocalPullRow, NewTask};
 
 /// The vendor lanes relay knows. A worker may serve others; those are taken once one registered.
@@ -113,8 +113,13 @@ pub(super) async fn detail(
 ) -> Answer<Json<TaskDetail>> {
     site.hear_held();
     let task = site.queue.task(&id).await?;
+    let mut waiting = site.queue.waiting(&id).await?;
+    if !waiting.is_empty() {
+        let trouble = site.standing.trouble(&task.id.repo);
+        waiting.extend(trouble.map(|error| WaitReason::Unreachable { error }));
+    }
     Ok(Json(TaskDetail {
-        waiting: site.queue.waiting(&id).await?,
+        waiting,
         runs: site.queue.runs(&id).await?,
         effects: site.queue.effects(&id).await?,
         local_pull: site.queue.local_pull(&id).await?.map(local_pull),

@@ -36,6 +36,11 @@ impl Standing {
         self.lock().values().cloned().collect()
     }
 
+    /// What the last look at a repository came to, where that was no good.
+    pub fn trouble(&self, slug: &RepoName) -> Option<String> {
+        self.lock().get(slug).and_then(|status| status.error.clone())
+    }
+
     fn note(&self, looked: &Reconciled, now: Timestamp) {
         let limited = matches!(
             looked.problem,

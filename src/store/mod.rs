@@ -18,6 +18,7 @@ mod growth;
 mod health;
 mod leases;
 mod migrate;
+mod pauses;
 mod people;
 #[cfg(test)]
 mod plans;

@@ -84,3 +84,45 @@ fn a_budget_that_is_used_up_says_so_until_there_is_more() {
     drain(&house, &[]);
     assert_eq!(house.state(&second), "review");
 }
+
+#[test]
+fn a_lane_that_this_machine_cannot_run_is_not_served() {
+    let house = House::new();
+    house.process_lane("edit", ":", "{}");
+    let refused = |lanes: &str| {
+        let ran = house.relay(&["work", "--once", "--lanes", lanes]);
+        assert_eq!(ran.code, 6, "{}", ran.err);
+        ran.err
+    };
+    let said = refused("foo");
+    assert!(said.contains("error: this machine has no lane `foo`"), "{said}");
+    assert!(said.contains("hint: `relay lane ls`"), "{said}");
+    let said = refused("process:edit,process:gone");
+    let file = house.home.join("lanes/gone.json");
+    assert!(said.contains(&format!("a process lane is a file, {}", file.display())), "{said}");
+    // Nothing was registered.
+    assert_eq!(house.json(&["work", "status", "--json"])["workers"], serde_json::json!([]));
+}
+
+#[test]
+fn doctor_lists_the_linked_repositories_and_a_moved_one_says_what_to_do() {
+    let house = House::new();
+    house.process_lane("edit", "echo change >> README.md", "{}");
+    let slug = house.link();
+    let check = || {
+        let said = house.relay(&["doctor", "--json"]).out;
+        let report: Value = serde_json::from_str(&said).unwrap();
+        let all = report["checks"].as_array().unwrap().clone();
+        all.into_iter().find(|check| check["name"] == slug.as_str()).expect("a line")
+    };
+    assert_eq!(check()["state"], "ok", "{:#}", check());
+    let task = house.task(&slug, "process:edit", "x");
+    let away = house.dir.path().join("elsewhere");
+    std::fs::rename(&house.repo, &away).unwrap();
+    assert_eq!(check()["state"], "warn", "{:#}", check());
+    house.relay(&["work", "--once", "--name", "w", "--lanes", "process:edit"]).ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["stop_reason"]["why"], "not_found", "{detail:#}");
+    let error = detail["runs"][0]["error"].as_str().unwrap();
+    assert!(error.contains("`relay link PATH`") && !error.contains("gh auth"), "{error}");
+}

@@ -1,11 +1,12 @@
-//! The database: whether it opens, whether it is sound, and whether the clock agrees with it.
+//! The database: whether it opens, whether it is sound, whether the clock agrees with it, and which
+//! repositories it has.
 
 use std::time::Duration;
 
 use super::super::context::Context;
 use super::super::error::hint_of;
 use super::super::time::span;
-use super::Check;
+use super::{Check, repositories};
 use crate::api::HealthAnswer;
 use crate::model::Timestamp;
 
@@ -22,7 +23,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
         Ok(site) => site,
         Err(error) => return failed(error),
     };
-    let (status, health) = tokio::join!(site.status(), site.health());
+    let (status, health, projects) = tokio::join!(site.status(), site.health(), site.projects());
     let moment = site.is_for_a_moment();
     site.close().await;
     let (status, health) = match (status, health) {
@@ -38,6 +39,19 @@ pub async fn checks(context: &Context) -> Vec<Check> {
     let seen = format!("{owner}; {:.1} MB, {sound}", health.bytes as f64 / 1e6);
     let mut checks = vec![Check::ok("database", seen)];
     checks.extend(clock(&health, status.ts));
+    match projects {
+        Ok(projects) => {
+            checks.extend(repositories::checks(
+                &projects,
+                &status.forges,
+                &context.host(),
+                status.ts,
+            ));
+        }
+        Err(error) => {
+            checks.push(Check::fail("repositories", error.to_string(), "relay work status"));
+        }
+    }
     checks
 }
 

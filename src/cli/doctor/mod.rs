@@ -7,6 +7,7 @@ mod github;
 mod home;
 mod lanes;
 mod programs;
+mod repositories;
 
 use clap::Args;
 use serde::Serialize;

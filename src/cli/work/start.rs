@@ -137,9 +137,8 @@ async fn served(
             Some(status) => {
                 progress.warning(&format!("{lane} is served as you asked, but {}", status.detail))
             }
-            None => progress.warning(&format!(
-                "{lane} is served as you asked, but this machine does not have it"
-            )),
+            // Every task of it would fail.
+            None => return Err(no_such_lane(lane, lanes)),
         }
         if !served.contains(lane) {
             served.push(lane.clone());
@@ -198,6 +197,18 @@ fn default_name(host: &str) -> anyhow::Result<WorkerName> {
             .hint("relay work --name NAME")
             .into()
     })
+}
+
+fn no_such_lane(lane: &LaneName, lanes: &Lanes) -> anyhow::Error {
+    let hint = match lane.process_name() {
+        Some(name) => format!(
+            "a process lane is a file, {}; docs/LANES.md has one to start from",
+            lanes.process_dir.join(format!("{name}.json")).display()
+        ),
+        None => "`relay lane ls` lists the lanes that this version can run here".to_owned(),
+    };
+    let text = format!("this machine has no lane `{lane}`");
+    Failure::new(Exit::NotReady, text).hint(hint).into()
 }
 
 fn work_failure_no_lanes() -> anyhow::Error {

@@ -1,0 +1,87 @@
+//! The linked repositories: what each is, and what the last look at it came to.
+
+use std::path::Path;
+
+use super::super::output::one_line;
+use super::super::time::ago;
+use super::Check;
+use crate::api::feed::ForgeStatus;
+use crate::model::{ForgeKind, Project, Timestamp};
+
+/// One line for each. `host` is this machine: what is on the disk of another cannot be looked at.
+pub fn checks(
+    projects: &[Project],
+    looks: &[ForgeStatus],
+    host: &str,
+    now: Timestamp,
+) -> Vec<Check> {
+    let look = |project: &Project| looks.iter().find(|look| look.slug == project.slug.to_string());
+    projects.iter().map(|project| check(project, look(project), host, now)).collect()
+}
+
+fn check(project: &Project, look: Option<&ForgeStatus>, host: &str, now: Timestamp) -> Check {
+    let name = project.slug.to_string();
+    let here = project.forge == ForgeKind::Local && project.host == host;
+    let place = match project.forge {
+        ForgeKind::Local if here => project.remote.clone(),
+        ForgeKind::Local => format!("{} on {}", project.remote, project.host),
+        ForgeKind::Github => project.host.clone(),
+    };
+    if here && !Path::new(&project.remote).is_dir() {
+        let mend = "put it back, or `relay link PATH` from where it is now";
+        return Check::warn(name, format!("{place} is no longer there"), mend);
+    }
+    let asked = look.and_then(|look| look.polled_at);
+    let asked = asked.map(|at| format!(", looked at {}", ago(now, at))).unwrap_or_default();
+    let seen = format!("{place}, branch {}{asked}", project.default_branch);
+    match look.and_then(|look| look.error.as_deref()) {
+        Some(error) => {
+            let seen = format!("{seen}: {}", one_line(error));
+            Check::warn(name, seen, "relay looks again by itself; `relay work status` says when")
+        }
+        None => Check::ok(name, seen),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn project(forge: ForgeKind, remote: &str) -> Project {
+        Project {
+            slug: "local/shop".parse().unwrap(),
+            forge,
+            host: "desk".to_owned(),
+            remote: remote.to_owned(),
+            api_base: None,
+            default_branch: "main".to_owned(),
+            linked_at: Timestamp(0),
+        }
+    }
+
+    #[test]
+    fn a_repository_that_was_moved_is_told_with_its_place() {
+        let seen = |project: &Project, looks: &[ForgeStatus], host| {
+            checks(std::slice::from_ref(project), looks, host, Timestamp(60_000)).remove(0)
+        };
+        let there = project(ForgeKind::Local, "/");
+        assert_eq!(seen(&there, &[], "desk"), Check::ok("local/shop", "/, branch main"));
+        let gone = project(ForgeKind::Local, "/nowhere/shop");
+        let told = seen(&gone, &[], "desk");
+        assert_eq!(
+            (told.state, told.seen.as_str()),
+            (State::Warn, "/nowhere/shop is no longer there")
+        );
+        assert_eq!(seen(&gone, &[], "attic").state, State::Ok, "another machine's disk");
+        let look = ForgeStatus {
+            slug: "local/shop".to_owned(),
+            polled_at: Some(Timestamp(0)),
+            cooling_until: None,
+            error: Some("no answer".to_owned()),
+        };
+        let told = seen(&project(ForgeKind::Github, "https://x"), &[look], "desk");
+        assert_eq!(told.state, State::Warn);
+        assert_eq!(told.seen, "desk, branch main, looked at 1m ago: no answer");
+    }
+}
