@@ -73,12 +73,15 @@ pub struct Problem {
     /// For people: the command that helps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// In how many seconds it is worth asking again. It goes as the header `Retry-After`.
+    #[serde(skip)]
+    pub retry_after: Option<u32>,
 }
 
 impl Problem {
     /// A problem without a hint.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { status: code.status(), code, detail: detail.into(), hint: None }
+        Self { status: code.status(), code, detail: detail.into(), hint: None, retry_after: None }
     }
 
     /// The same with a hint.

@@ -91,7 +91,9 @@ fn known(cause: &(dyn std::error::Error + 'static)) -> Option<(Exit, Option<Stri
 fn client_exit(error: &ClientError) -> Exit {
     match error {
         ClientError::Refused(problem) => problem.code.into(),
-        ClientError::Unreachable { .. } | ClientError::TimedOut { .. } => Exit::Unreachable,
+        ClientError::Unreachable { .. }
+        | ClientError::TimedOut { .. }
+        | ClientError::Foreign { .. } => Exit::Unreachable,
         ClientError::Version { .. } => Exit::Version,
         ClientError::BadAnswer { .. } | ClientError::Setup { .. } => Exit::Failed,
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Output, Tone, one_line};
-use crate::model::{TaskId, WorkerId};
+use super::time::{date, span};
+use crate::model::{TaskId, Timestamp, WorkerId};
 use crate::work::{Observer, Step, StepEvent};
 
 /// Prints each step of each job. The lane's own words are in the run's log, not here.
@@ -127,6 +128,17 @@ impl Observer for Progress {
                 self.step_line(task, step, Tone::Bad, "stopped", &note);
             }
         }
+    }
+
+    fn site_away(&self, since: Timestamp, why: &str) {
+        self.warning(&format!(
+            "the site is away since {}; running jobs go on ({why})",
+            date(since)
+        ));
+    }
+
+    fn site_back(&self, after: Duration) {
+        self.line(&format!("the site is back after {}", span(after)));
     }
 
     fn warning(&self, text: &str) {

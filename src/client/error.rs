@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use crate::api::{Code, Problem};
 
+/// The statuses of a client that asks too often, and of a body that a proxy does not pass on.
+const TOO_MANY: u16 = 429;
+const TOO_LARGE: u16 = 413;
+
 /// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
@@ -27,6 +31,19 @@ pub enum ClientError {
         route: String,
         /// How long was waited.
         after: Duration,
+    },
+    /// Something that is not relay answered in the site's place: a proxy, a page. Whether the site
+    /// acted is not known.
+    #[error("{endpoint} answered {route} with {status}, and not as a relay site does")]
+    Foreign {
+        /// Where the site was asked.
+        endpoint: String,
+        /// What it was asked.
+        route: String,
+        /// The HTTP status.
+        status: u16,
+        /// In how many seconds it asks to be asked again.
+        retry_after: Option<u32>,
     },
     /// The site is another version of relay.
     #[error("the site runs relay {theirs}, this is relay {ours}")]
@@ -55,15 +72,46 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed a little later: no connection, no answer in time, or
-    /// a server error. Only a request that may be sent twice is worth repeating.
+    /// Whether the same request may succeed a little later: no connection, no answer in time, a
+    /// server error, too many requests, or something in the site's place. Only a request that may
+    /// be sent twice is worth repeating.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
-            Self::Refused(problem) => problem.status >= 500,
+            Self::Refused(problem) => problem.status >= 500 || problem.status == TOO_MANY,
+            Self::Foreign { status, .. } => *status != TOO_LARGE,
             Self::Version { .. } | Self::BadAnswer { .. } | Self::Setup { .. } => false,
         }
+    }
+
+    /// Whether the site is away, or says itself that it cannot do anything now. A failure of the
+    /// site at this very request is none of that.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Refused(problem) => {
+                matches!(problem.status, TOO_MANY | 502..=504) || problem.code == Code::Disk
+            }
+            other => other.is_passing(),
+        }
+    }
+
+    /// Whether the site refuses whoever asks, not what was asked.
+    #[must_use]
+    pub fn is_barring(&self) -> bool {
+        matches!(self.code(), Some(Code::Unauthorized | Code::Forbidden))
+    }
+
+    /// How long the site, or what stands before it, asks to be left alone.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = match self {
+            Self::Refused(problem) => problem.retry_after,
+            Self::Foreign { retry_after, .. } => *retry_after,
+            _ => None,
+        };
+        seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))
     }
 
     /// The site's code, where it answered with one.
@@ -90,6 +138,9 @@ impl ClientError {
             )),
             Self::Unreachable { .. } | Self::TimedOut { .. } => {
                 Some("check RELAY_SITE and the network, then try again".to_owned())
+            }
+            Self::Foreign { .. } => {
+                Some("check RELAY_SITE and the proxy in front of the site".to_owned())
             }
             Self::BadAnswer { .. } | Self::Setup { .. } => None,
         }

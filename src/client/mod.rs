@@ -7,12 +7,14 @@ mod error;
 mod tokens;
 mod transport;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 
-use transport::Transport;
+use transport::{Transport, WORK_TIMEOUT};
 
 use crate::api::route::{self, PREFIX, project_path, task_path, worker_path};
 use crate::api::{
@@ -30,10 +32,18 @@ use crate::model::{
 /// This program's version, as it is sent with every request and compared with the site's.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Is told how each request went, so that one place knows how it stands with the site.
+pub trait Reach: fmt::Debug + Send + Sync {
+    /// The site answered.
+    fn answered(&self);
+    /// It refused, or it, or the way to it, failed.
+    fn failed(&self, error: &ClientError);
+}
+
 /// A site, as functions. Cheap to clone; clones share their connections.
 ///
-/// Each request has a time-out. Reads are sent once more where the connection broke; writes are
-/// sent once, and [`ClientError::is_passing`] tells a caller whether to repeat one.
+/// Each request has a time-out. Reads that are not held are sent once more where the connection
+/// broke; writes are sent once, and [`ClientError::is_passing`] tells a caller whether to repeat one.
 #[derive(Clone, Debug)]
 pub struct Client {
     transport: Transport,
@@ -64,9 +74,22 @@ impl Client {
         self
     }
 
+    /// The same client with somebody who is told how each request went.
+    #[must_use]
+    pub fn watched(mut self, reach: Arc<dyn Reach>) -> Self {
+        self.transport.reach = Some(reach);
+        self
+    }
+
+    /// Where the site is, for a person and for what is kept for it.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        self.transport.endpoint()
+    }
+
     /// Registers a worker; its id is stable for its name. A new instance ends the old one's leases.
     pub async fn register(&self, request: &RegisterRequest) -> Result<Worker, ClientError> {
-        self.transport.post(&plain(route::WORKERS), request).await
+        self.say(&plain(route::WORKERS), request).await
     }
 
     /// Renews the leases named, and is answered for each.
@@ -75,7 +98,7 @@ impl Client {
         worker: &WorkerId,
         request: &HeartbeatRequest,
     ) -> Result<HeartbeatAnswer, ClientError> {
-        self.transport.post(&worker_path(route::HEARTBEAT, worker), request).await
+        self.say(&worker_path(route::HEARTBEAT, worker), request).await
     }
 
     /// Reads the doorbell, held for `query.wait` seconds.
@@ -85,22 +108,22 @@ impl Client {
 
     /// Leases the oldest task that fits. May be repeated with the same claim id.
     pub async fn claim(&self, request: &ClaimRequest) -> Result<ClaimAnswer, ClientError> {
-        self.transport.post(&plain(route::CLAIM), request).await
+        self.say(&plain(route::CLAIM), request).await
     }
 
     /// The lane starts now. May be repeated.
     pub async fn start(&self, task: &TaskId, request: &StartRequest) -> Result<Task, ClientError> {
-        self.transport.post(&task_path(route::START, task), request).await
+        self.say(&task_path(route::START, task), request).await
     }
 
     /// Writes an effect into the run's journal. May be repeated.
     pub async fn record(&self, task: &TaskId, request: &RecordRequest) -> Result<(), ClientError> {
-        self.transport.post(&task_path(route::RECORD, task), request).await
+        self.say(&task_path(route::RECORD, task), request).await
     }
 
     /// Appends to the run's log; answers its end. May be repeated with the same offset.
     pub async fn log(&self, task: &TaskId, chunk: &LogChunk) -> Result<LogTaken, ClientError> {
-        self.transport.post(&task_path(route::LOG, task), chunk).await
+        self.say(&task_path(route::LOG, task), chunk).await
     }
 
     /// Ends the run and gives the lease up. May be repeated.
@@ -109,7 +132,7 @@ impl Client {
         lease: &LeaseRef,
         request: &ReleaseRequest,
     ) -> Result<ReleaseAnswer, ClientError> {
-        self.transport.post(&task_path(route::RELEASE, &lease.task), request).await
+        self.say(&task_path(route::RELEASE, &lease.task), request).await
     }
 
     /// Opens the pull request of a local repository, or brings it up to date.
@@ -210,6 +233,15 @@ impl Client {
     /// The site's database, read through.
     pub async fn health(&self) -> Result<HealthAnswer, ClientError> {
         self.read(route::HEALTH, &NOTHING).await
+    }
+
+    /// A worker's write.
+    async fn say<B: serde::Serialize + Sync, A: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<A, ClientError> {
+        self.transport.post_within(WORK_TIMEOUT, path, body).await
     }
 
     async fn read<Q: serde::Serialize + Sync, A: serde::de::DeserializeOwned>(

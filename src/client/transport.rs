@@ -10,17 +10,34 @@ use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ClientError, Endpoint};
-use crate::api::{Code, Problem, VERSION_HEADER};
+use super::{ClientError, Endpoint, Reach};
+use crate::api::{Problem, VERSION_HEADER};
 use crate::model::Secret;
 
 /// How long a request that is not held may take. The slowest one asks a forge.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The same for what a worker says: nobody else is asked for it, and it is said again.
+pub(super) const WORK_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// On top of the time a request asks to be held.
 const HELD_SLACK: Duration = Duration::from_secs(30);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection over TCP that was not used for so long is not used again: proxies and routers drop
+/// such ones, some without a word (from 60 s on).
+const POOL_IDLE: Duration = Duration::from_secs(25);
+
+/// How often the system asks whether the other end is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// Once two blanks of a held answer came through, the next is there sooner than this, or the line
+/// is dead: the site sends one every 20 s.
+const PIECE: Duration = Duration::from_secs(60);
+
+/// The longest answer that is read. The largest is a list of tasks.
+const ANSWER_MAX: usize = 256 * 1024 * 1024;
 
 /// The longest path that fits a `sockaddr_un` on every system relay runs on (macOS has 104 bytes
 /// with the final zero, Linux 108).
@@ -34,6 +51,7 @@ pub(super) struct Transport {
     endpoint: Endpoint,
     version: String,
     pub(super) token: Option<Secret>,
+    pub(super) reach: Option<Arc<dyn Reach>>,
     /// Kept open while a path through `/proc/self/fd` leads to the socket.
     _folder: Option<Arc<File>>,
 }
@@ -56,6 +74,7 @@ impl Transport {
             Endpoint::Http(url) => {
                 // Refused only where a provider is there already, which is as good.
                 let _ = rustls::crypto::ring::default_provider().install_default();
+                let builder = builder.pool_idle_timeout(POOL_IDLE).tcp_keepalive(KEEP_ALIVE);
                 (builder, url.clone(), None)
             }
         };
@@ -66,8 +85,13 @@ impl Transport {
             endpoint,
             version: version.to_owned(),
             token: None,
+            reach: None,
             _folder: folder.map(Arc::new),
         })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// A read. Sent once more where the connection broke before an answer.
@@ -79,10 +103,18 @@ impl Transport {
     ) -> Result<A, ClientError> {
         let query = query_string(path, query)?;
         let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-        match self.send(Method::GET, &path, None, held).await {
-            Err(ClientError::Unreachable { .. }) => {
-                read(&path, &self.send(Method::GET, &path, None, held).await?)
+        let after = if held.is_zero() { TIMEOUT } else { held + HELD_SLACK };
+        if !held.is_zero() {
+            // It may have been cut after a long while: whoever holds it knows what that means.
+            let answer = self.exchange(Method::GET, &path, None, after).await;
+            if let (Some(reach), Ok(_)) = (&self.reach, &answer) {
+                reach.answered();
             }
+            return read(&path, &answer?);
+        }
+        let ask = || self.send(Method::GET, &path, None, after);
+        match ask().await {
+            Err(ClientError::Unreachable { .. }) => read(&path, &ask().await?),
             other => read(&path, &other?),
         }
     }
@@ -93,20 +125,47 @@ impl Transport {
         path: &str,
         body: &B,
     ) -> Result<A, ClientError> {
+        self.post_within(TIMEOUT, path, body).await
+    }
+
+    /// The same with another time-out.
+    pub(super) async fn post_within<B: Serialize + Sync, A: DeserializeOwned>(
+        &self,
+        after: Duration,
+        path: &str,
+        body: &B,
+    ) -> Result<A, ClientError> {
         let body = serde_json::to_vec(body).map_err(|e| bad_answer(path, &e))?;
-        let bytes = self.send(Method::POST, path, Some(body), Duration::ZERO).await?;
+        let bytes = self.send(Method::POST, path, Some(body), after).await?;
         // A route without an answer says nothing, which reads as `null`.
         read(path, if bytes.is_empty() { b"null" } else { &bytes })
     }
 
+    /// One request. Whoever watches over the site's reach hears how it went.
     async fn send(
         &self,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-        held: Duration,
-    ) -> Result<bytes::Bytes, ClientError> {
-        let after = if held.is_zero() { TIMEOUT } else { held + HELD_SLACK };
+        after: Duration,
+    ) -> Result<Vec<u8>, ClientError> {
+        let answer = self.exchange(method, path, body, after).await;
+        if let Some(reach) = &self.reach {
+            match &answer {
+                Ok(_) => reach.answered(),
+                Err(error) => reach.failed(error),
+            }
+        }
+        answer
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        after: Duration,
+    ) -> Result<Vec<u8>, ClientError> {
         let mut request = self
             .http
             .request(method, format!("{}{path}", self.base))
@@ -118,16 +177,69 @@ impl Transport {
         if let Some(body) = body {
             request = request.header(http::header::CONTENT_TYPE, "application/json").body(body);
         }
-        let failed = |e: &reqwest::Error| self.failed(e, path, after);
-        let response = request.send().await.map_err(|e| failed(&e))?;
-        let status = response.status();
-        let theirs =
-            response.headers().get(VERSION_HEADER).and_then(|v| v.to_str().ok()).map(str::to_owned);
-        let bytes = response.bytes().await.map_err(|e| failed(&e))?;
-        if let Some(theirs) = theirs.filter(|theirs| *theirs != self.version) {
-            return Err(ClientError::Version { theirs, ours: self.version.clone() });
+        let mut response = request.send().await.map_err(|e| self.failed(&e, path, after))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = self.body(&mut response, path, after).await?;
+        let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
+        if let Some(theirs) = text(VERSION_HEADER).filter(|theirs| *theirs != self.version) {
+            return Err(ClientError::Version {
+                theirs: theirs.to_owned(),
+                ours: self.version.clone(),
+            });
         }
-        if status.is_success() { Ok(bytes) } else { Err(refused(path, status, &bytes)) }
+        let is_json = text("content-type").is_some_and(|kind| {
+            kind.starts_with("application/json") || kind.starts_with("application/problem+json")
+        });
+        if status.is_success() && (is_json || bytes.is_empty()) {
+            return Ok(bytes);
+        }
+        let retry_after = text("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        match serde_json::from_slice::<Problem>(&bytes) {
+            Ok(problem) if !status.is_success() => {
+                Err(ClientError::Refused(Problem { retry_after, ..problem }))
+            }
+            _ => Err(ClientError::Foreign {
+                endpoint: self.endpoint.to_string(),
+                route: path.to_owned(),
+                status: status.as_u16(),
+                retry_after,
+            }),
+        }
+    }
+
+    /// The whole answer. Where blanks come through, a line that falls silent is dead.
+    async fn body(
+        &self,
+        response: &mut reqwest::Response,
+        path: &str,
+        after: Duration,
+    ) -> Result<Vec<u8>, ClientError> {
+        let mut bytes = Vec::new();
+        let mut blanks = 0;
+        loop {
+            let piece = response.chunk();
+            let piece = if blanks < 2 {
+                piece.await
+            } else {
+                let silent = |_| self.unreachable("its line fell silent".to_owned());
+                tokio::time::timeout(PIECE, piece).await.map_err(silent)?
+            };
+            match piece.map_err(|e| self.failed(&e, path, after))? {
+                Some(piece) if bytes.len() + piece.len() > ANSWER_MAX => {
+                    let why = format!("it is longer than {ANSWER_MAX} bytes");
+                    return Err(ClientError::BadAnswer { route: path.to_owned(), why });
+                }
+                Some(piece) => {
+                    blanks = if piece.as_ref() == b" " { blanks + 1 } else { 0 };
+                    bytes.extend_from_slice(&piece);
+                }
+                None => return Ok(bytes),
+            }
+        }
+    }
+
+    fn unreachable(&self, why: String) -> ClientError {
+        ClientError::Unreachable { endpoint: self.endpoint.to_string(), why }
     }
 
     fn failed(&self, error: &reqwest::Error, route: &str, after: Duration) -> ClientError {
@@ -135,7 +247,7 @@ impl Transport {
         if error.is_timeout() && !error.is_connect() {
             ClientError::TimedOut { endpoint, route: route.to_owned(), after }
         } else {
-            ClientError::Unreachable { endpoint, why: innermost(error) }
+            self.unreachable(innermost(error))
         }
     }
 }
@@ -189,16 +301,6 @@ fn query_string<Q: Serialize>(route: &str, query: &Q) -> Result<String, ClientEr
 
 fn read<A: DeserializeOwned>(route: &str, bytes: &[u8]) -> Result<A, ClientError> {
     serde_json::from_slice(bytes).map_err(|e| bad_answer(route, &e))
-}
-
-/// A refusal that is no problem document comes from something else than relay: a proxy, a page.
-fn refused(route: &str, status: http::StatusCode, bytes: &[u8]) -> ClientError {
-    ClientError::Refused(serde_json::from_slice(bytes).unwrap_or_else(|_| Problem {
-        status: status.as_u16(),
-        code: if status == http::StatusCode::NOT_FOUND { Code::NotFound } else { Code::Unknown },
-        detail: format!("{route} was answered with {status}"),
-        hint: None,
-    }))
 }
 
 fn bad_answer(route: &str, error: &serde_json::Error) -> ClientError {

@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::backoff::{Backoff, jitter};
 use super::stop::StopSignal;
 use crate::api::{Code, HeartbeatRequest, LeaseAnswer};
 use crate::client::{Client, ClientError};
-use crate::model::{Clock, InstanceId, LeaseRef, StopReason, WorkerId};
+use crate::model::{Clock, Ids, InstanceId, LeaseRef, StopReason, WorkerId};
 
 /// Between renewals while a lease is held (seed 002, "The protocol").
 pub const EVERY: Duration = Duration::from_secs(60);
 /// How often the clock is looked at; also the longest a wake-up from sleep goes unnoticed.
 const TICK: Duration = Duration::from_secs(5);
-/// After a heartbeat that did not reach the site.
+/// The bound of the first pause after a heartbeat that did not reach the site.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// The leases this worker holds, and how to stop each one's job.
@@ -92,15 +93,15 @@ pub struct Heartbeat {
     pub worker: WorkerId,
     /// This start of it.
     pub instance: InstanceId,
-    /// How often the worker checks in, for the workers list.
+    /// How often the worker checks in, for the workers list; zero says nothing.
     pub interval: Duration,
 }
 
 impl Heartbeat {
     /// Renews what is held until it is dropped.
-    pub async fn run(self, held: Held, clock: Arc<dyn Clock>) {
+    pub async fn run(self, held: Held, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) {
         let mut due = clock.uptime();
-        let mut away = false;
+        let mut backoff = Backoff::new(AGAIN);
         loop {
             if held.leases().is_empty() {
                 held.changed.notified().await;
@@ -117,15 +118,12 @@ impl Heartbeat {
             }
             due = match self.beat(&held).await {
                 Ok(()) => {
-                    away = false;
+                    backoff.reset();
                     clock.uptime() + EVERY
                 }
                 Err(error) => {
-                    // Once an outage: it goes on every few seconds.
-                    if !std::mem::replace(&mut away, true) {
-                        tracing::warn!(worker = %self.worker, %error, "heartbeats fail");
-                    }
-                    clock.uptime() + AGAIN
+                    tracing::debug!(worker = %self.worker, %error, "a heartbeat failed");
+                    clock.uptime() + backoff.wait(jitter(&ids.uuid()), error.retry_after())
                 }
             };
         }
@@ -170,7 +168,7 @@ impl Heartbeat {
         HeartbeatRequest {
             instance_id: self.instance.clone(),
             offline,
-            interval_ms: u64::try_from(self.interval.as_millis()).ok(),
+            interval_ms: u64::try_from(self.interval.as_millis()).ok().filter(|ms| *ms > 0),
             leases,
         }
     }

@@ -8,11 +8,11 @@ use crate::api::{OpenLocalPull, TaskDetail};
 use crate::client::{Client, ClientError};
 use crate::forge::{ForgeError, NewPull, Pull, PullState, Pulls, Standing};
 use crate::model::{ForgeProblem, LeaseRef, RepoName, WorkerId};
-use crate::work::persist::persistently;
+use crate::work::persist::{Patience, persistently};
 use crate::work::renewal::Renewal;
 
-/// How long the site may be away.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long the site is asked that is there and fails. One that is away is waited for.
+const PATIENCE: Patience = Patience::WhileAway(Duration::from_secs(120));
 
 /// One task's pull request of a local repository.
 #[derive(Clone, Debug)]

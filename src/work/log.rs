@@ -1,22 +1,23 @@
 //! A run's log on its way to the site: collected without waiting, sent in chunks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod backlog;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use self::backlog::Backlog;
+use super::backoff::{Backoff, jitter};
 use crate::api::{Code, LogChunk};
 use crate::client::{Client, ClientError};
-use crate::model::{LeaseRef, WorkerId};
+use crate::model::{Ids, LeaseRef, WorkerId};
 
-/// At most so much waits for the site; beyond it the middle of the log is left out, and says so.
-const PENDING_BYTES: usize = 1024 * 1024;
-/// A chunk's size; the site takes 256 KiB.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// How long the last lines may take to reach the site when the run has ended.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// The pause after a chunk the site did not take.
+/// The bound of the first pause after a chunk the site did not take.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Where a job writes its log's lines.
@@ -27,44 +28,43 @@ pub struct RunLog {
 
 #[derive(Debug)]
 struct Shared {
-    pending: Mutex<Pending>,
+    backlog: Mutex<Backlog>,
     news: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Pending {
-    text: String,
-    left_out: usize,
-    closed: bool,
+impl Shared {
+    fn new(backlog: Backlog) -> Arc<Self> {
+        Arc::new(Self { backlog: Mutex::new(backlog), news: Notify::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For whom a log is sent.
+#[derive(Clone, Debug)]
+pub struct Speaker {
+    /// The site.
+    pub client: Client,
+    /// The holder of the lease.
+    pub worker: WorkerId,
+    /// The run's lease.
+    pub lease: LeaseRef,
 }
 
 impl RunLog {
-    /// Starts the log of one run and the task that sends it.
+    /// Starts the log of one run and the task that sends it. `place` is the run's in the outbox.
     #[must_use]
-    pub fn start(client: Client, worker: WorkerId, lease: LeaseRef) -> (Self, Sender) {
-        let shared = Arc::new(Shared { pending: Mutex::default(), news: Notify::new() });
-        let task = tokio::spawn(send(Arc::clone(&shared), client, worker, lease));
-        (Self { shared: Arc::clone(&shared) }, Sender { shared, task })
+    pub fn start(speaker: Speaker, place: PathBuf, ids: Arc<dyn Ids>) -> (Self, Sender) {
+        let shared = Shared::new(Backlog::new(Some(place)));
+        let task = tokio::spawn(send(Arc::clone(&shared), speaker.clone(), ids));
+        (Self { shared: Arc::clone(&shared) }, Sender { rest: Rest { shared, speaker }, task })
     }
 
-    /// Adds one line. Never waits: a lane must not be slowed down by the site.
+    /// Adds one line. Never waits for the site: a lane must not be slowed down by it.
     pub fn line(&self, text: &str) {
-        let mut pending = self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if pending.text.len() + text.len() > PENDING_BYTES {
-            pending.left_out += 1;
-            return;
-        }
-        if pending.left_out > 0 {
-            let note = format!(
-                "({} lines left out: they came faster than they could be sent)\n",
-                pending.left_out
-            );
-            pending.text.push_str(&note);
-            pending.left_out = 0;
-        }
-        pending.text.push_str(text);
-        pending.text.push('\n');
-        drop(pending);
+        self.shared.lock().line(text);
         self.shared.news.notify_one();
     }
 }
@@ -72,90 +72,98 @@ impl RunLog {
 /// The sending half, ended when the run has.
 #[derive(Debug)]
 pub struct Sender {
-    shared: Arc<Shared>,
+    rest: Rest,
     task: JoinHandle<()>,
 }
 
 impl Sender {
-    /// Sends what is left, for a short while, and ends.
-    pub async fn finish(mut self) {
-        self.shared.pending.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.shared.news.notify_one();
-        if tokio::time::timeout(LAST_WORDS, &mut self.task).await.is_err() {
-            self.task.abort();
+    /// Sends what is left, for a short while, and ends. What did not reach the site is given back.
+    pub async fn finish(self) -> Rest {
+        self.task.abort();
+        let _aborted = self.task.await;
+        if let Ok(Err(error)) = tokio::time::timeout(LAST_WORDS, self.rest.send()).await {
+            tracing::debug!(task = %self.rest.speaker.lease.task, %error, "the log waits");
         }
+        self.rest
     }
 }
 
-async fn send(shared: Arc<Shared>, client: Client, worker_id: WorkerId, lease: LeaseRef) {
-    let mut offset = 0u64;
-    loop {
-        let (text, closed) = {
-            let mut pending = shared.pending.lock().unwrap_or_else(PoisonError::into_inner);
-            (take_chunk(&mut pending.text), pending.closed)
-        };
-        if text.is_empty() {
-            if closed {
-                return;
+/// What is left of a log whose run has ended.
+#[derive(Debug)]
+pub struct Rest {
+    shared: Arc<Shared>,
+    speaker: Speaker,
+}
+
+impl Rest {
+    /// What an earlier start of the worker left beside `place`.
+    #[must_use]
+    pub fn left(place: &Path, speaker: Speaker) -> Self {
+        Self { shared: Shared::new(Backlog::left(place)), speaker }
+    }
+
+    /// Sends all of it. What the site refuses, or cannot keep, is not sent again.
+    ///
+    /// # Errors
+    /// When the site is away: what it did not take is still there.
+    pub async fn send(&self) -> Result<(), ClientError> {
+        loop {
+            let next = self.shared.lock().next();
+            let Some((offset, text)) = next else { return Ok(()) };
+            match self.speaker.say(offset, text).await {
+                Ok(end) => self.shared.lock().sent(end),
+                Err(error) if error.is_away() && error.code() != Some(Code::Disk) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::debug!(task = %self.speaker.lease.task, %error, "the end of a log is lost");
+                    return Ok(());
+                }
             }
+        }
+    }
+
+    /// Brings it to disk for a later start of the worker.
+    pub fn keep(&self) {
+        if let Err(error) = self.shared.lock().keep() {
+            tracing::warn!(task = %self.speaker.lease.task, %error, "the end of a log is not kept");
+        }
+    }
+
+    /// Nobody wants it any more.
+    pub fn discard(&self) {
+        self.shared.lock().discard();
+    }
+}
+
+impl Speaker {
+    async fn say(&self, offset: u64, text: String) -> Result<u64, ClientError> {
+        let chunk =
+            LogChunk { worker_id: self.worker.clone(), epoch: self.lease.epoch, offset, text };
+        self.client.log(&self.lease.task, &chunk).await.map(|taken| taken.next)
+    }
+}
+
+/// Sends what comes until it is dropped. A lease that is lost may be had back, so a refusal is no
+/// end; only what the site says of the lease matters less and less often.
+async fn send(shared: Arc<Shared>, speaker: Speaker, ids: Arc<dyn Ids>) {
+    let mut backoff = Backoff::new(RETRY);
+    loop {
+        let next = shared.lock().next();
+        let Some((offset, text)) = next else {
             shared.news.notified().await;
             continue;
-        }
-        let len = text.len() as u64;
-        let chunk = LogChunk { worker_id: worker_id.clone(), epoch: lease.epoch, offset, text };
-        while let Err(error) = client.log(&lease.task, &chunk).await {
-            match error {
-                // What the site cannot keep now is left out: a run does not wait for its log.
-                ClientError::Refused(problem) if problem.code == Code::Disk => {
-                    tracing::debug!(task = %lease.task, %problem, "a piece of the run's log is lost");
-                    tokio::time::sleep(RETRY).await;
-                    break;
-                }
-                // The site keeps its own log of it: nothing more of this run is wanted.
-                ClientError::Refused(problem) => {
-                    tracing::debug!(task = %lease.task, %problem, "the run's log was refused");
-                    return;
-                }
-                error => {
-                    tracing::debug!(task = %lease.task, %error, "the run's log waits");
-                    tokio::time::sleep(RETRY).await;
-                }
+        };
+        match speaker.say(offset, text).await {
+            Ok(end) => {
+                backoff.reset();
+                shared.lock().sent(end);
+            }
+            Err(error) => {
+                tracing::debug!(task = %speaker.lease.task, %error, "the run's log waits");
+                let wait = backoff.wait(jitter(&ids.uuid()), error.retry_after());
+                tokio::time::sleep(wait).await;
             }
         }
-        offset += len;
-    }
-}
-
-/// Takes up to [`CHUNK_BYTES`] of whole lines off the front.
-fn take_chunk(text: &mut String) -> String {
-    if text.len() <= CHUNK_BYTES {
-        return std::mem::take(text);
-    }
-    let end = text.as_bytes()[..CHUNK_BYTES]
-        .iter()
-        .rposition(|b| *b == b'\n')
-        .map_or_else(|| text.floor_char_boundary(CHUNK_BYTES), |at| at + 1);
-    let rest = text.split_off(end);
-    std::mem::replace(text, rest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_whole_lines_and_lose_nothing() {
-        let line = format!("{}\n", "é".repeat(700));
-        let whole = line.repeat(100);
-        let mut text = whole.clone();
-        let mut sent = String::new();
-        while !text.is_empty() {
-            let chunk = take_chunk(&mut text);
-            assert!(chunk.len() <= CHUNK_BYTES && chunk.ends_with('\n'));
-            sent.push_str(&chunk);
-        }
-        assert_eq!(sent, whole);
-        let mut one_long_line = "é".repeat(CHUNK_BYTES);
-        assert!(take_chunk(&mut one_long_line).len() <= CHUNK_BYTES);
     }
 }

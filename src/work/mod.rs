@@ -3,11 +3,13 @@
 //! Architecture invariant: a worker reaches tasks only through `client`, on one machine as well;
 //! `store`, `queue` and `site` are unknown here.
 
+pub mod away;
 pub mod backoff;
 pub mod boxing;
 pub mod canary;
 pub mod claims;
 pub mod copies;
+pub mod courier;
 pub mod heartbeat;
 pub mod job;
 pub mod lane;
@@ -15,6 +17,7 @@ pub mod local_pulls;
 pub mod log;
 pub mod login;
 pub mod observer;
+pub mod outbox;
 pub mod persist;
 pub mod probe;
 pub mod prompt;

@@ -1,6 +1,8 @@
 //! Who is told what the worker does: the terminal, the demo, a test.
 
-use crate::model::{StopReason, TaskId, WorkerId};
+use std::time::Duration;
+
+use crate::model::{StopReason, TaskId, Timestamp, WorkerId};
 
 /// The steps of a job, in their order (DESIGN §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +72,10 @@ pub trait Observer: Send + Sync {
     fn waiting(&self) {}
     /// A step of a job.
     fn step(&self, _task: &TaskId, _step: Step, _event: &StepEvent) {}
+    /// The site has not answered since; said once an absence.
+    fn site_away(&self, _since: Timestamp, _why: &str) {}
+    /// It answers again, after so long.
+    fn site_back(&self, _after: Duration) {}
     /// Something a person should know although the worker goes on.
     fn warning(&self, _text: &str) {}
 }

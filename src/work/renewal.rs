@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::heartbeat::Heartbeat;
-use super::persist::persistently;
+use super::persist::{Patience, persistently};
 use super::stop::StopSignal;
 use crate::api::{Code, LeaseAnswer};
 use crate::client::ClientError;
 use crate::model::{Clock, Ids, LeaseRef, StopReason};
 
-/// How long the site may be away when it is asked.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the site is asked that is there and fails. One that is away is waited for: it alone knows
+/// whether the lease lives.
+const PATIENCE: Patience = Patience::WhileAway(Duration::from_secs(60));
 
 /// One job's way to its lease.
 #[derive(Clone, Debug)]
@@ -61,7 +62,9 @@ impl Renewal {
         }
         let leases = [self.lease.clone()];
         let asking = || self.heartbeat.ask(&leases);
-        match persistently(&*self.clock, &*self.ids, PATIENCE, asking).await.as_deref() {
+        let asking = persistently(&*self.clock, &*self.ids, PATIENCE, asking);
+        let Ok(answer) = self.signal.guard(asking).await else { return false };
+        match answer.as_deref() {
             Ok([LeaseAnswer::Renewed { .. }]) => true,
             Ok([LeaseAnswer::Lost { reason }]) => {
                 self.signal.stop(reason.clone());

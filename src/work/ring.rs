@@ -1,20 +1,32 @@
-//! Waiting for the bell: held where the site holds it, on the seed's ramp where it does not.
+//! Waiting for the bell: held where the site holds it, for as long as what stands in between lets it
+//! be held; on the seed's ramp where it is not held.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backoff::{Ramp, jitter};
-use crate::api::{Code, Doorbell, DoorbellQuery};
-use crate::client::{Client, ClientError};
+use super::away::Standing;
+use super::backoff::{Backoff, Ramp, jitter};
+use crate::api::{Code, Doorbell, DoorbellQuery, Problem};
+use crate::client::{Client, ClientError, Reach as _};
 use crate::model::{Clock, Ids, InstanceId, LaneName, WorkerId};
 
 /// A held answer that comes back sooner than this with nothing was not held.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// Pauses while the site is away: short at first, since an owner on this machine restarts fast.
-const AWAY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// The bound of the first pause while the site is away: an owner on this machine restarts fast.
+const AWAY: Duration = Duration::from_millis(500);
+/// A held request that breaks later than this was cut in between, or the site ended. One that breaks
+/// sooner never reached it: to connect may take 10 s.
+const CUT: Duration = Duration::from_secs(15);
+/// The bell is not asked to be held for less.
+const WAIT_LEAST: Duration = Duration::from_secs(10);
+/// After so many answers held to their end a longer wait is tried again.
+const GROW_AFTER: u32 = 30;
+
+/// The longest a site holds it (DESIGN §3).
+const HELD_MOST: Duration = Duration::from_secs(300);
 
 /// What the bell said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ring {
     /// It is worth claiming.
     Claim,
@@ -22,6 +34,8 @@ pub enum Ring {
     Revoked,
     /// Another instance of this worker's name took over: nothing more to do here.
     Replaced,
+    /// The site does not let this worker ask.
+    Barred(ClientError),
     /// Nothing; ask again.
     Quiet,
 }
@@ -37,13 +51,20 @@ pub struct Bell {
     longest: Duration,
     since: i64,
     ramp: Ramp,
-    away: Ramp,
+    away: Backoff,
+    standing: Arc<Standing>,
+    /// How long it is asked to be held: less than `longest` behind a proxy that cuts.
+    wait: Duration,
+    /// After how long the last one was cut.
+    cut: Option<Duration>,
+    /// Answers in a row that were held to their end.
+    whole: u32,
     /// Waited for before the next request: the site answers at once, or is away.
     pause: Option<Duration>,
 }
 
 impl Bell {
-    /// `first` and `longest` are `--interval` and `--max-interval`.
+    /// `ramp` runs from `--interval` to `--max-interval`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -51,9 +72,10 @@ impl Bell {
         instance: InstanceId,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
-        first: Duration,
-        longest: Duration,
+        ramp: Ramp,
+        standing: Arc<Standing>,
     ) -> Self {
+        let longest = ramp.longest();
         Self {
             client,
             worker,
@@ -62,8 +84,12 @@ impl Bell {
             ids,
             longest,
             since: 0,
-            ramp: Ramp::new(first, longest),
-            away: Ramp::new(AWAY.0, AWAY.1),
+            ramp,
+            away: Backoff::new(AWAY),
+            standing,
+            wait: longest.min(HELD_MOST),
+            cut: None,
+            whole: 0,
             pause: None,
         }
     }
@@ -88,44 +114,85 @@ impl Bell {
             instance_id: Some(self.instance.clone()),
             free: u32::try_from(free).unwrap_or(u32::MAX),
             since: self.since,
-            wait: u32::try_from(self.longest.as_secs().min(300)).unwrap_or(300),
+            wait: u32::try_from(self.wait.as_secs()).unwrap_or(u32::MAX),
         };
         let answer = self.client.doorbell(&query).await;
-        let held = self.clock.uptime().saturating_sub(asked) >= AT_ONCE;
-        self.weigh(answer, free, held)
+        self.weigh(answer, free, self.clock.uptime().saturating_sub(asked))
     }
 
-    /// What an answer means, and how long to pause before the next question.
-    fn weigh(&mut self, answer: Result<Doorbell, ClientError>, free: usize, held: bool) -> Ring {
-        match answer {
-            Ok(bell) => {
-                self.away.reset();
-                tracing::debug!(version = bell.version, queued = bell.queued, held, "doorbell");
-                let moved = bell.version != self.since;
-                self.since = bell.version;
-                if !bell.revoked.is_empty() {
-                    return Ring::Revoked;
-                }
-                let news = moved && bell.queued > 0;
-                if !held && !news {
-                    self.pause_on_ramp();
-                }
-                if free > 0 && bell.queued > 0 { Ring::Claim } else { Ring::Quiet }
-            }
-            Err(ClientError::Refused(problem)) if problem.code == Code::WorkerUnknown => {
-                Ring::Replaced
-            }
-            // A site from before the doorbell: claim on every tick.
-            Err(ClientError::Refused(problem)) if problem.status == 404 => {
+    /// What an answer means that came after `took`, and how long to pause before the next question.
+    fn weigh(
+        &mut self,
+        answer: Result<Doorbell, ClientError>,
+        free: usize,
+        took: Duration,
+    ) -> Ring {
+        let error = match answer {
+            Ok(bell) => return self.heard(bell, free, took),
+            Err(error) => error,
+        };
+        match &error {
+            ClientError::Refused(problem) if problem.code == Code::WorkerUnknown => Ring::Replaced,
+            error if error.is_barring() => Ring::Barred(error.clone()),
+            // A site, or a proxy, without the doorbell: claim on every tick.
+            ClientError::Refused(Problem { status: 404, .. })
+            | ClientError::Foreign { status: 404 | 405 | 501, .. } => {
                 self.pause_on_ramp();
                 if free > 0 { Ring::Claim } else { Ring::Quiet }
             }
-            Err(error) => {
-                let wait = self.away.wait(jitter(&self.ids.uuid()));
-                tracing::warn!(%error, wait_ms = wait.as_millis(), "the site cannot be asked");
+            error if took >= CUT && was_cut(error) => {
+                self.shorten(took, matches!(error, ClientError::Foreign { status: 504, .. }));
+                Ring::Quiet
+            }
+            error => {
+                self.standing.failed(error);
+                let wait = self.away.wait(jitter(&self.ids.uuid()), error.retry_after());
+                tracing::debug!(%error, wait_ms = wait.as_millis(), "the bell cannot be asked");
                 self.pause = Some(wait);
                 Ring::Quiet
             }
+        }
+    }
+
+    fn heard(&mut self, bell: Doorbell, free: usize, took: Duration) -> Ring {
+        let held = took >= AT_ONCE;
+        tracing::debug!(version = bell.version, queued = bell.queued, held, "doorbell");
+        self.away.reset();
+        self.cut = None;
+        self.grow(took);
+        let moved = bell.version != self.since;
+        self.since = bell.version;
+        if !bell.revoked.is_empty() {
+            return Ring::Revoked;
+        }
+        let news = moved && bell.queued > 0;
+        if !held && !news {
+            self.pause_on_ramp();
+        }
+        if free > 0 && bell.queued > 0 { Ring::Claim } else { Ring::Quiet }
+    }
+
+    /// It was cut on its way, which is no failure: it is asked again. Where it is cut again after
+    /// the same time, or a proxy says that it does not wait so long, it is asked for less.
+    fn shorten(&mut self, after: Duration, said: bool) {
+        let about = after / 10 + Duration::from_secs(1);
+        let again = self.cut.replace(after).is_some_and(|cut| cut.abs_diff(after) <= about);
+        if (said || again) && after <= self.wait {
+            self.wait = (after * 4 / 5).max(WAIT_LEAST);
+            self.cut = None;
+            tracing::debug!(wait_s = self.wait.as_secs(), "the bell is held for less");
+        }
+        self.whole = 0;
+        self.pause = Some(AWAY.mul_f64(jitter(&self.ids.uuid())));
+    }
+
+    /// What cut may be gone.
+    fn grow(&mut self, took: Duration) {
+        let to_its_end = took + AT_ONCE >= self.wait;
+        self.whole = if to_its_end { self.whole + 1 } else { self.whole };
+        if self.whole >= GROW_AFTER {
+            self.whole = 0;
+            self.wait = (self.wait * 3 / 2).min(self.longest).min(HELD_MOST);
         }
     }
 
@@ -136,10 +203,19 @@ impl Bell {
     }
 }
 
+/// Whether a request that was held broke in between. An answer that is no answer is one that was
+/// ended in the middle of its blanks.
+fn was_cut(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } | ClientError::BadAnswer { .. } => true,
+        ClientError::Foreign { status, .. } => matches!(status, 200 | 502..=504),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Problem;
     use crate::client::Endpoint;
     use crate::model::{Epoch, LeaseRef, Timestamp};
     use crate::system::SystemClock;
@@ -156,6 +232,12 @@ mod tests {
         }
     }
 
+    const HELD: Duration = Duration::from_secs(2);
+    const NOT_HELD: Duration = Duration::ZERO;
+
+    struct Nobody;
+    impl crate::work::Observer for Nobody {}
+
     fn bell() -> Bell {
         let id = NoJitter.uuid();
         Bell::new(
@@ -164,8 +246,8 @@ mod tests {
             id.parse().unwrap(),
             Arc::new(SystemClock),
             Arc::new(NoJitter),
-            Duration::from_secs(15),
-            Duration::from_secs(300),
+            Ramp::new(Duration::from_secs(15), Duration::from_secs(300)),
+            Arc::new(Standing::new(Arc::new(SystemClock), Arc::new(Nobody))),
         )
     }
 
@@ -185,9 +267,9 @@ mod tests {
     #[test]
     fn a_site_that_holds_the_bell_is_asked_again_at_once() {
         let mut bell = bell();
-        assert_eq!(bell.weigh(answer(7, 0), 1, true), Ring::Quiet);
+        assert_eq!(bell.weigh(answer(7, 0), 1, HELD), Ring::Quiet);
         assert_eq!((paused(&mut bell), bell.since), (None, 7));
-        assert_eq!(bell.weigh(answer(8, 1), 1, true), Ring::Claim);
+        assert_eq!(bell.weigh(answer(8, 1), 1, HELD), Ring::Claim);
     }
 
     #[test]
@@ -195,26 +277,26 @@ mod tests {
         let mut bell = bell();
         let mut waits = Vec::new();
         for _ in 0..6 {
-            assert_eq!(bell.weigh(answer(7, 0), 1, false), Ring::Quiet);
+            assert_eq!(bell.weigh(answer(7, 0), 1, NOT_HELD), Ring::Quiet);
             waits.push(paused(&mut bell).unwrap());
         }
         assert_eq!(waits, [15, 30, 60, 120, 240, 300]);
         // Work it cannot take does not reset the ramp; news is claimed for without a pause.
-        assert_eq!(bell.weigh(answer(7, 1), 1, false), Ring::Claim);
+        assert_eq!(bell.weigh(answer(7, 1), 1, NOT_HELD), Ring::Claim);
         assert_eq!(paused(&mut bell), Some(300));
-        assert_eq!(bell.weigh(answer(8, 1), 1, false), Ring::Claim);
+        assert_eq!(bell.weigh(answer(8, 1), 1, NOT_HELD), Ring::Claim);
         assert_eq!(paused(&mut bell), None);
         bell.reset();
-        assert_eq!(bell.weigh(answer(8, 0), 1, false), Ring::Quiet);
+        assert_eq!(bell.weigh(answer(8, 0), 1, NOT_HELD), Ring::Quiet);
         assert_eq!(paused(&mut bell), Some(15));
     }
 
     #[test]
     fn a_site_without_the_bell_is_claimed_from_on_every_tick() {
         let mut bell = bell();
-        assert_eq!(bell.weigh(refused(Code::NotFound, 404), 1, false), Ring::Claim);
+        assert_eq!(bell.weigh(refused(Code::NotFound, 404), 1, NOT_HELD), Ring::Claim);
         assert_eq!(paused(&mut bell), Some(15));
-        assert_eq!(bell.weigh(refused(Code::NotFound, 404), 0, false), Ring::Quiet);
+        assert_eq!(bell.weigh(refused(Code::NotFound, 404), 0, NOT_HELD), Ring::Quiet);
         assert_eq!(paused(&mut bell), Some(30));
     }
 
@@ -227,20 +309,68 @@ mod tests {
         };
         let mut waits = Vec::new();
         for _ in 0..8 {
-            assert_eq!(bell.weigh(away(), 1, false), Ring::Quiet);
+            assert_eq!(bell.weigh(away(), 1, NOT_HELD), Ring::Quiet);
             waits.push(bell.pause.take().unwrap().as_millis());
         }
-        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000]);
+    }
+
+    fn foreign(status: u16, retry_after: Option<u32>) -> Result<Doorbell, ClientError> {
+        let (endpoint, route) = ("https://x".to_owned(), "doorbell".to_owned());
+        Err(ClientError::Foreign { endpoint, route, status, retry_after })
+    }
+
+    #[test]
+    fn behind_a_proxy_that_cuts_it_is_held_for_less_and_that_is_no_failure() {
+        let mut bell = bell();
+        let secs = Duration::from_secs;
+        let cut =
+            || Err(ClientError::Unreachable { endpoint: "x".to_owned(), why: "closed".to_owned() });
+        assert_eq!(bell.weigh(cut(), 1, secs(60)), Ring::Quiet);
+        assert!(bell.pause.take().unwrap() <= AWAY);
+        assert_eq!(bell.wait, secs(300), "once may be a site that was started anew");
+        bell.weigh(cut(), 1, secs(61));
+        assert!(bell.pause.take().unwrap() <= AWAY);
+        assert!((48..=49).contains(&bell.wait.as_secs()), "{:?}", bell.wait);
+        // Held to its end for long, a longer wait is tried.
+        for _ in 0..GROW_AFTER {
+            bell.weigh(answer(7, 0), 1, bell.wait);
+        }
+        assert!((72..=74).contains(&bell.wait.as_secs()), "{:?}", bell.wait);
+        // A site that ends at any time is none that cuts.
+        for after in [70, 20, 45, 16] {
+            bell.weigh(cut(), 1, secs(after));
+        }
+        assert!(bell.wait > secs(70), "{:?}", bell.wait);
+    }
+
+    #[test]
+    fn a_gateway_that_does_not_wait_is_believed_at_once() {
+        let mut bell = bell();
+        bell.weigh(foreign(504, None), 1, Duration::from_secs(60));
+        assert_eq!(bell.wait, Duration::from_secs(48));
+        // At once it is a site that is away, and how long it asks for is waited.
+        bell.weigh(foreign(503, Some(7)), 1, Duration::ZERO);
+        assert_eq!(bell.wait, Duration::from_secs(48));
+        assert!(bell.pause.take().unwrap() >= Duration::from_secs(7));
+    }
+
+    #[test]
+    fn a_token_that_is_refused_ends_the_worker_and_a_proxys_refusal_does_not() {
+        let mut bell = bell();
+        let revoked = bell.weigh(refused(Code::Unauthorized, 401), 1, HELD);
+        assert!(matches!(revoked, Ring::Barred(_)), "{revoked:?}");
+        assert_eq!(bell.weigh(foreign(401, None), 1, NOT_HELD), Ring::Quiet);
     }
 
     #[test]
     fn a_busy_worker_hears_only_what_concerns_its_leases() {
         let mut bell = bell();
-        assert_eq!(bell.weigh(answer(8, 3), 0, true), Ring::Quiet);
+        assert_eq!(bell.weigh(answer(8, 3), 0, HELD), Ring::Quiet);
         let lease = LeaseRef { task: "a/b#1".parse().unwrap(), epoch: Epoch(1) };
         let revoked = Doorbell { version: 9, queued: 3, ts: Timestamp(0), revoked: vec![lease] };
-        assert_eq!(bell.weigh(Ok(revoked), 0, true), Ring::Revoked);
+        assert_eq!(bell.weigh(Ok(revoked), 0, HELD), Ring::Revoked);
         let replaced = refused(Code::WorkerUnknown, 409);
-        assert_eq!(bell.weigh(replaced, 0, true), Ring::Replaced);
+        assert_eq!(bell.weigh(replaced, 0, HELD), Ring::Replaced);
     }
 }

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
+use super::backoff::Ramp;
 use super::claims::ClaimFile;
+use super::courier::Courier;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
-use super::persist::persistently;
+use super::persist::{Patience, persistently};
 use super::prune;
 use super::ring::{Bell, Ring};
 use super::room::{LOOK_AGAIN, Lacking, Room};
@@ -22,7 +25,7 @@ use crate::model::{
 };
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
-const CLAIM_PATIENCE: Duration = Duration::from_secs(60);
+const CLAIM_PATIENCE: Patience = Patience::For(Duration::from_secs(60));
 /// How long the last word to the site may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -65,6 +68,17 @@ pub enum WorkError {
         /// Why.
         source: ClientError,
     },
+    /// The site does not let it work any more: its token was revoked, or may not do this.
+    #[error("the site does not let the worker `{name}` work: {source}")]
+    Barred {
+        /// The worker.
+        name: WorkerName,
+        /// The site's words.
+        source: ClientError,
+    },
+    /// With `--once` nobody asks a site again that is away.
+    #[error("nothing was claimed: {0}")]
+    Unclaimed(#[source] ClientError),
     /// Another instance of its name registered.
     #[error("another worker registered as `{0}` and took over")]
     Replaced(WorkerName),
@@ -92,7 +106,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Registers with the site. A new instance of a name ends the leases of the one before.
+    /// Registers with the site. A new instance of a name ends the leases of the one before, so what
+    /// that one left for the site is handed in first.
     ///
     /// # Errors
     /// When there are no lanes, or the site does not take it.
@@ -101,11 +116,13 @@ impl Worker {
         client: Client,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
+        left: &Courier,
     ) -> Result<Self, WorkError> {
         if config.lanes.is_empty() {
             return Err(WorkError::NoLanes);
         }
         let refused = |source| WorkError::Register { name: config.name.clone(), source };
+        left.at_start().await.map_err(refused)?;
         let instance: InstanceId = ids.uuid().parse()?;
         let request = RegisterRequest {
             name: config.name.clone(),
@@ -132,7 +149,12 @@ impl Worker {
     ///
     /// # Errors
     /// When it was replaced, or can no longer claim safely. Its jobs were stopped then.
-    pub async fn run(self, shared: Arc<Context>, shutdown: Shutdown) -> Result<(), WorkError> {
+    pub async fn run(
+        self,
+        shared: Arc<Context>,
+        courier: Courier,
+        shutdown: Shutdown,
+    ) -> Result<(), WorkError> {
         let lanes: Vec<&str> = self.config.lanes.iter().map(LaneName::as_str).collect();
         shared.observer.registered(&self.id, &lanes.join(", "));
         let held = Held::default();
@@ -143,7 +165,12 @@ impl Worker {
             instance: self.instance.clone(),
             interval: self.config.max_interval,
         };
-        let beating = tokio::spawn(heartbeat.clone().run(held.clone(), Arc::clone(&self.clock)));
+        let beating = tokio::spawn(heartbeat.clone().run(
+            held.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.ids),
+        ));
+        let handing_in = tokio::spawn(courier.beside());
         let pruning = tokio::spawn(prune::daily(Arc::clone(&shared)));
         let mut state = Loop {
             claim_file: ClaimFile::new(shared.copies.root(), &self.config.name),
@@ -153,8 +180,8 @@ impl Worker {
                 self.instance.clone(),
                 Arc::clone(&self.clock),
                 Arc::clone(&self.ids),
-                self.config.interval,
-                self.config.max_interval,
+                Ramp::new(self.config.interval, self.config.max_interval),
+                Arc::clone(&shared.standing),
             ),
             pauses: Vec::new(),
             lacked: None,
@@ -163,6 +190,7 @@ impl Worker {
             held,
             shared,
             heartbeat: heartbeat.clone(),
+            draining: shutdown.drain.clone(),
             worker: &self,
         };
         let ended = state.run(&shutdown).await;
@@ -173,7 +201,8 @@ impl Worker {
         drop(state);
         beating.abort();
         pruning.abort();
-        if !matches!(ended, Err(WorkError::Replaced(_))) {
+        handing_in.abort();
+        if !matches!(ended, Err(WorkError::Replaced(_) | WorkError::Barred { .. })) {
             let leaving = tokio::time::timeout(FAREWELL, heartbeat.offline());
             if let Ok(Err(error)) = fault::pass(&*faults, Passage::Offline, leaving).await {
                 tracing::debug!(%error, "the site was not told that the worker goes");
@@ -186,6 +215,7 @@ impl Worker {
 /// The running loop.
 struct Loop<'a> {
     worker: &'a Worker,
+    draining: CancellationToken,
     shared: Arc<Context>,
     held: Held,
     heartbeat: Heartbeat,
@@ -242,6 +272,7 @@ impl Loop<'_> {
                     stopping = true;
                     self.held.stop_all(&StopReason::WorkerStopped);
                 }
+                refused = self.shared.standing.barred() => return Err(self.barred(refused)),
                 Some(ended) = self.jobs.join_next(), if !self.jobs.is_empty() => {
                     self.ended(ended);
                     // A queue that held one task often holds another.
@@ -255,6 +286,7 @@ impl Loop<'_> {
                     Ring::Quiet => {}
                     // A hint; the heartbeat's answer is final and carries the reason.
                     Ring::Revoked => self.held.ask_now(),
+                    Ring::Barred(error) => return Err(self.barred(error)),
                     Ring::Replaced => {
                         return Err(WorkError::Replaced(self.worker.config.name.clone()));
                     }
@@ -307,6 +339,10 @@ impl Loop<'_> {
             Err(ClientError::Refused(problem)) if problem.code == Code::WorkerUnknown => {
                 Err(WorkError::Replaced(worker.config.name.clone()))
             }
+            Err(error) if error.is_barring() => Err(self.barred(error)),
+            Err(error) if worker.config.once && error.code() != Some(Code::Disk) => {
+                Err(WorkError::Unclaimed(error))
+            }
             Err(error) => {
                 // The id stays on disk: the next claim asks for the same answer.
                 let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
@@ -319,6 +355,10 @@ impl Loop<'_> {
                 Ok(Claimed::Nothing)
             }
         }
+    }
+
+    fn barred(&self, source: ClientError) -> WorkError {
+        WorkError::Barred { name: self.worker.config.name.clone(), source }
     }
 
     fn folder(&self) -> PathBuf {
@@ -362,8 +402,9 @@ impl Loop<'_> {
         let holding = self.held.hold(lease, signal.clone());
         let shared = Arc::clone(&self.shared);
         let heartbeat = self.heartbeat.clone();
+        let draining = self.draining.clone();
         self.jobs.spawn(async move {
-            let reason = job::run(shared, claim, signal, heartbeat).await;
+            let reason = job::run(shared, claim, signal, heartbeat, draining).await;
             drop(holding);
             (lane, reason)
         });

@@ -3,6 +3,7 @@
 // Tells clippy that helpers here are tests too: they may unwrap and print.
 #![cfg(test)]
 
+mod away;
 mod canary;
 mod cli;
 mod corpus;

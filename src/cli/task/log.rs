@@ -17,8 +17,13 @@ const HELD: u32 = 20;
 /// The pause between two looks where this process is the owner for a moment, and after an answer
 /// that did not come.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So many answers in a row may fail before a follower gives up.
+/// So many answers in a row may fail before a follower of this home's owner gives up, and of a site
+/// elsewhere, which may be started anew.
 const PATIENCE: u32 = 10;
+const PATIENCE_ELSEWHERE: u32 = 600;
+
+/// After so many a person is told why nothing comes.
+const SAID_AFTER: u32 = 3;
 
 /// Options of `relay task log`.
 #[derive(Debug, Args)]
@@ -43,15 +48,20 @@ impl Options {
         let mut site = context.site().await?;
         let mut failed = 0;
         let mut alone = false;
+        let elsewhere = context.config.site.is_some();
+        let patience = if elsewhere { PATIENCE_ELSEWHERE } else { PATIENCE };
         loop {
             query.wait = if self.follow && !site.is_for_a_moment() { HELD } else { 0 };
             let answer = site.task_log(&self.id, &query).await;
             let answer = match answer {
                 Ok(answer) => answer,
-                // `relay work` may end or begin while somebody follows.
-                Err(error) if self.follow && error.is_passing() && failed < PATIENCE => {
+                // `relay work` may end or begin while somebody follows, a site be started anew.
+                Err(error) if self.follow && error.is_passing() && failed < patience => {
                     failed += 1;
-                    site = self.again(context, site).await?;
+                    if failed == SAID_AFTER {
+                        context.output.note(format!("{error}; waiting for it"));
+                    }
+                    site = self.again(context, site, error.retry_after()).await?;
                     continue;
                 }
                 Err(error) => return finish(site, Err(error)).await,
@@ -79,7 +89,7 @@ impl Options {
                         self.id, answer.state
                     ));
                 }
-                site = self.again(context, site).await?;
+                site = self.again(context, site, None).await?;
             }
         }
     }
@@ -97,9 +107,15 @@ impl Options {
     }
 
     /// Lets go of the home for a moment, so that a `relay work` can take it, and looks again.
-    async fn again(&self, context: &Context, site: Site) -> anyhow::Result<Site> {
+    async fn again(
+        &self,
+        context: &Context,
+        site: Site,
+        asked: Option<Duration>,
+    ) -> anyhow::Result<Site> {
         site.close().await;
-        context.clock.sleep_until(context.clock.now() + PAUSE).await;
+        let pause = asked.unwrap_or_default().clamp(PAUSE, Duration::from_secs(60));
+        context.clock.sleep_until(context.clock.now() + pause).await;
         context.site().await
     }
 }

@@ -12,16 +12,19 @@ use crate::cli::exit::Exit;
 use crate::cli::machine;
 use crate::cli::progress::Progress;
 use crate::cli::site::Site;
-use crate::client::Client;
+use crate::client::{Client, Reach};
 use crate::forge::github::host_of;
 use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
 use crate::process::{adopt_orphans, kill_orphaned_commands, wake_orphaned_supervisors};
+use crate::work::away::Standing;
 use crate::work::copies::Copies;
+use crate::work::courier::Courier;
 use crate::work::job;
 use crate::work::lane::Lanes;
+use crate::work::outbox::Outbox;
 use crate::work::probe::probe;
-use crate::work::{Shutdown, WorkError, Worker, WorkerConfig};
+use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
 
 /// The longest wait of an idle worker unless told otherwise (seed 002).
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
@@ -79,9 +82,20 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     let clock = Arc::clone(&context.clock);
     let ids = context.ids();
     let name = worker.name.clone();
-    let worker = Worker::register(worker, client.clone(), Arc::clone(&clock), Arc::clone(&ids))
-        .await
-        .map_err(|error| work_failure(&name, error))?;
+    let observer: Arc<dyn Observer> = progress;
+    let standing = Arc::new(Standing::new(Arc::clone(&clock), Arc::clone(&observer)));
+    let client = client.watched(Arc::clone(&standing) as Arc<dyn Reach>);
+    let outbox = Outbox::new(&home.join("results"), &name);
+    let courier = Courier {
+        client: client.clone(),
+        outbox: outbox.clone(),
+        clock: Arc::clone(&clock),
+        ids: Arc::clone(&ids),
+        observer: Arc::clone(&observer),
+    };
+    let registering =
+        Worker::register(worker, client.clone(), Arc::clone(&clock), Arc::clone(&ids), &courier);
+    let worker = registering.await.map_err(|error| work_failure(&name, error))?;
     let shared = Arc::new(job::Context {
         client,
         worker: worker.id().clone(),
@@ -89,6 +103,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         lanes,
         copies,
         kept: home.join("kept"),
+        outbox,
         accounts: Arc::clone(&context.accounts),
         supervisor: machine::own_program()?,
         max_run,
@@ -96,9 +111,10 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         clock,
         ids,
         faults: context.faults(),
-        observer: progress,
+        standing,
+        observer,
     });
-    worker.run(shared, shutdown).await.map_err(|error| work_failure(&name, error))
+    worker.run(shared, courier, shutdown).await.map_err(|error| work_failure(&name, error))
 }
 
 async fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
@@ -125,7 +141,6 @@ async fn served(
     lanes: &Lanes,
     progress: &Progress,
 ) -> anyhow::Result<Vec<LaneName>> {
-    use crate::work::Observer;
     let found = probe(lanes).await;
     let mut served: Vec<LaneName> = Vec::new();
     if options.lanes.is_empty() {
@@ -228,7 +243,10 @@ fn work_failure(name: &WorkerName, error: WorkError) -> anyhow::Error {
         WorkError::NoRoom { folder, lacking } => {
             Failure::new(Exit::Failed, error.to_string()).hint(lacking.mend(folder)).into()
         }
-        WorkError::Register { .. } | WorkError::Id(_) => error.into(),
+        WorkError::Register { .. }
+        | WorkError::Barred { .. }
+        | WorkError::Unclaimed(_)
+        | WorkError::Id(_) => error.into(),
     }
 }
 

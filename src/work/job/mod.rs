@@ -8,6 +8,7 @@ mod asking;
 mod effects;
 mod keep;
 mod publish;
+mod report;
 mod run;
 
 use std::path::PathBuf;
@@ -15,31 +16,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::effects::Done;
+use self::report::Unrecorded;
+use super::away::Standing;
 use super::copies::Copies;
 use super::heartbeat::Heartbeat;
 use super::lane::Lanes;
-use super::log::RunLog;
+use super::log::{RunLog, Speaker};
 use super::observer::{Observer, Step, StepEvent};
-use super::persist::persistently;
+use super::outbox::Outbox;
+use super::persist::{Patience, persistently};
 use super::renewal::Renewal;
 use super::stop::StopSignal;
-use crate::api::{Claim, Code, RecordRequest, ReleaseRequest, StartRequest};
+use crate::api::{Claim, Code, StartRequest};
 use crate::client::{Client, ClientError};
 use crate::forge::github::{Accounts, Login};
 use crate::git::Git;
 use crate::model::{
-    Clock, Effect, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, TaskId, Usage, WorkerId,
-    fault,
+    Clock, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, TaskId, Usage, WorkerId, fault,
 };
 use crate::process::Redactor;
+use tokio_util::sync::CancellationToken;
 
-/// How long the site may be away before a step gives up on telling it.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a finished result is offered to the site.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(20 * 60);
-/// How long it is offered once the worker was told to stop. The journal has what was done, and
-/// the lease runs out by itself.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// How long a step speaks to a site that is there and fails. One that is away is waited for: a lane
+/// that was not begun costs nothing, and what was done is not thrown away.
+const PATIENCE: Patience = Patience::WhileAway(Duration::from_secs(120));
 
 /// What every job of a worker shares.
 pub struct Context {
@@ -55,6 +55,8 @@ pub struct Context {
     pub copies: Copies,
     /// Where work is kept that could not be pushed.
     pub kept: PathBuf,
+    /// Where results are kept until the site has them.
+    pub outbox: Outbox,
     /// This machine's logins, for pull requests and for git.
     pub accounts: Arc<Accounts>,
     /// relay's own program, which supervises lanes.
@@ -69,6 +71,8 @@ pub struct Context {
     pub ids: Arc<dyn Ids>,
     /// The fault points of worker and job.
     pub faults: Arc<dyn Faults>,
+    /// How it stands with the site.
+    pub standing: Arc<Standing>,
     /// Who is told.
     pub observer: Arc<dyn Observer>,
 }
@@ -81,6 +85,11 @@ pub struct Job {
     signal: StopSignal,
     renewal: Renewal,
     log: RunLog,
+    unrecorded: Unrecorded,
+    /// The site's clock against this machine's, in milliseconds.
+    skew: i64,
+    /// Nothing new is taken, and the worker ends once its jobs have.
+    draining: CancellationToken,
     /// The login for the task's forge; a repository on this disk needs none.
     login: Option<Login>,
 }
@@ -139,6 +148,7 @@ pub async fn run(
     claim: Claim,
     signal: StopSignal,
     heartbeat: Heartbeat,
+    draining: CancellationToken,
 ) -> StopReason {
     let lease = claim.lease.reference();
     let renewal = Renewal {
@@ -148,8 +158,17 @@ pub async fn run(
         clock: Arc::clone(&shared.clock),
         ids: Arc::clone(&shared.ids),
     };
-    let (log, sender) = RunLog::start(shared.client.clone(), shared.worker.clone(), lease.clone());
-    let mut job = Job { shared, claim, lease, signal, renewal, log, login: None };
+    let speaker = Speaker {
+        client: shared.client.clone(),
+        worker: shared.worker.clone(),
+        lease: lease.clone(),
+    };
+    let place = shared.outbox.place(&claim.run);
+    let (log, sender) = RunLog::start(speaker, place, Arc::clone(&shared.ids));
+    let unrecorded = Unrecorded::default();
+    let skew = report::skew(&claim.lease, shared.clock.now());
+    let mut job =
+        Job { shared, claim, lease, signal, renewal, log, unrecorded, skew, draining, login: None };
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
     let end = end.map_err(|stop| job.for_a_person(stop));
@@ -161,9 +180,9 @@ pub async fn run(
         }
     }
     // The log goes first: the site takes none for a lease that was released.
-    sender.finish().await;
+    let rest = sender.finish().await;
     let faults = Arc::clone(&job.shared);
-    fault::pass(&*faults.faults, Passage::Release, job.release(end.err(), report)).await
+    fault::pass(&*faults.faults, Passage::Release, job.release(end.err(), report, rest)).await
 }
 
 impl Job {
@@ -233,26 +252,8 @@ impl Job {
         self.pass(Passage::Start, starting).await.map(drop)
     }
 
-    async fn record(&self, effect: Effect) -> Result<(), Stop> {
-        let passage = match effect {
-            Effect::Committed { .. } => Passage::RecordCommitted,
-            Effect::Pushed { .. } => Passage::RecordPushed,
-            Effect::PullRequest { .. } => Passage::RecordPull,
-            Effect::Commented { .. } => Passage::RecordCommented,
-        };
-        let request = RecordRequest {
-            worker_id: self.shared.worker.clone(),
-            epoch: self.lease.epoch,
-            effect,
-        };
-        // What was done must not be done again because the site's disk was full for a while.
-        let recording =
-            self.tell(RELEASE_PATIENCE, || self.shared.client.record(&self.lease.task, &request));
-        self.pass(passage, recording).await.map(drop)
-    }
-
     /// Says something to the site under the lease. The lease being gone ends the job.
-    async fn tell<T, F>(&self, patience: Duration, ask: impl Fn() -> F) -> Result<T, Stop>
+    async fn tell<T, F>(&self, patience: Patience, ask: impl Fn() -> F) -> Result<T, Stop>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
@@ -267,61 +268,6 @@ impl Job {
                 StopReason::WorkerStopped,
                 format!("the site did not take the job's report: {error}"),
             )),
-        }
-    }
-
-    async fn release(self, stop: Option<Stop>, report: Report) -> StopReason {
-        let (reason, error) =
-            stop.map_or((StopReason::Finished, None), |stop| (stop.reason, stop.error));
-        // A lease that is gone has nothing to release; its end was already recorded.
-        if matches!(reason, StopReason::LeaseLost | StopReason::Cancelled) {
-            let event = StepEvent::Ended { note: format!("nothing to release: {reason}") };
-            self.shared.observer.step(&self.lease.task, Step::Release, &event);
-            return reason;
-        }
-        let (pr, pr_url) = report.pr.map_or((None, None), |(n, url)| (Some(n), Some(url)));
-        let request = ReleaseRequest {
-            worker_id: self.shared.worker.clone(),
-            epoch: self.lease.epoch,
-            reason: reason.clone(),
-            pr,
-            pr_url: pr_url.filter(|url| !url.is_empty()),
-            summary: report.summary,
-            error,
-            kept: report.kept.map(|path| path.display().to_string()),
-            usage: report.usage,
-            note: report.note,
-        };
-        let shared = &self.shared;
-        let offering = self.renewal.saying(|| {
-            persistently(&*shared.clock, &*shared.ids, RELEASE_PATIENCE, || {
-                shared.client.release(&self.lease, &request)
-            })
-        });
-        let stopped = async {
-            self.signal.token().cancelled().await;
-            tokio::time::sleep(LAST_WORD).await;
-        };
-        let answer = tokio::select! {
-            biased;
-            answer = offering => answer.map_err(|error| error.to_string()),
-            () = stopped => Err("the worker stops, and the site does not answer".to_owned()),
-        };
-        match answer {
-            Ok(answer) => {
-                let event = StepEvent::Ended {
-                    note: format!("{reason}: the task is {}", answer.task.state),
-                };
-                shared.observer.step(&self.lease.task, Step::Release, &event);
-                reason
-            }
-            Err(error) => {
-                tracing::error!(task = %self.lease.task, epoch = self.lease.epoch.0, %error, "the release was not taken");
-                let error = Some(format!("the site did not take the result: {error}"));
-                let event = StepEvent::Failed { reason: StopReason::LeaseLost, error };
-                shared.observer.step(&self.lease.task, Step::Release, &event);
-                StopReason::LeaseLost
-            }
         }
     }
 

@@ -13,7 +13,9 @@ pub mod model;
 pub mod postgres;
 #[cfg(target_os = "linux")]
 pub mod processes;
+pub mod proxy;
 pub mod repo;
+pub mod served;
 pub mod shop;
 #[cfg(target_os = "linux")]
 pub mod small_disk;
