@@ -1,11 +1,12 @@
 //! What a reader follows: events, run logs, the site's own state.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Event, RunId, TaskState, Timestamp};
 
 /// `GET /events`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
     /// Only events with a greater `seq`.
@@ -23,14 +24,14 @@ pub struct EventsQuery {
 }
 
 /// Events, oldest first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventsAnswer {
     /// The events.
     pub events: Vec<Event>,
 }
 
 /// `GET /tasks/…/log`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
     /// Which run; the newest when left out.
@@ -45,7 +46,7 @@ pub struct LogQuery {
 }
 
 /// A piece of a run's log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogAnswer {
     /// Whose log it is; `None` when the task never ran.
     pub run: Option<RunId>,
@@ -62,7 +63,7 @@ pub struct LogAnswer {
 }
 
 /// `GET /status`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusAnswer {
     /// The owner's version of relay.
     pub version: String,
@@ -77,7 +78,7 @@ pub struct StatusAnswer {
 }
 
 /// How it stands with one forge's API, for all who use one login there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostStatus {
     /// As people and `gh` name it.
     pub host: String,
@@ -94,7 +95,7 @@ pub struct HostStatus {
 }
 
 /// `GET /health`. A damaged database is a refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthAnswer {
     /// The database's size in bytes, its write-ahead log included.
     pub bytes: u64,
@@ -105,7 +106,7 @@ pub struct HealthAnswer {
 }
 
 /// How it stands with one linked repository.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForgeStatus {
     /// The project.
     pub slug: String,

@@ -3,6 +3,7 @@
 //! Every route is under [`PREFIX`]. Requests refuse unknown fields; answers may grow.
 
 pub mod feed;
+pub mod lenient;
 pub mod problem;
 pub mod route;
 pub mod tasks;
@@ -11,7 +12,7 @@ pub mod work;
 
 pub use feed::{EventsAnswer, EventsQuery, HealthAnswer, LogAnswer, LogQuery, StatusAnswer};
 pub use problem::{Code, Problem};
-pub use route::{PREFIX, VERSION_HEADER};
+pub use route::{PREFIX, REQUEST_ID_HEADER, REVISION, REVISION_HEADER, VERSION_HEADER};
 pub use tasks::{
     CancelRequest, CreateTask, LinkProject, LocalPull, OpenLocalPull, PreferRequest, Preferences,
     Projects, SetDone, TaskDetail, Tasks, TasksQuery,

@@ -1,9 +1,10 @@
 //! An error on the wire: RFC 9457, with a code for programs and a hint for people.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What went wrong, for a program. Closed; a client that meets a new one shows its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     /// The request is not what the route takes.
@@ -24,8 +25,16 @@ pub enum Code {
     Forge,
     /// Client and site are of different versions of relay.
     VersionMismatch,
-    /// The body is too large.
+    /// The body, the path or the headers are too large.
     TooLarge,
+    /// The route does not take this method; the answer's `allow` names those it takes.
+    MethodNotAllowed,
+    /// The body is said to be of another type than JSON.
+    UnsupportedType,
+    /// The request did not arrive in time.
+    Timeout,
+    /// Too many requests; the answer's `retry-after` says how many seconds to wait.
+    TooMany,
     /// The site's disk is full, read-only or failing. Nothing was changed; the same request may
     /// succeed once that is mended.
     Disk,
@@ -42,6 +51,79 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code, in the order of the page.
+    pub const ALL: [Self; 18] = [
+        Self::BadRequest,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::Timeout,
+        Self::LeaseLost,
+        Self::WorkerUnknown,
+        Self::Conflict,
+        Self::VersionMismatch,
+        Self::TooLarge,
+        Self::UnsupportedType,
+        Self::TooMany,
+        Self::Internal,
+        Self::Forge,
+        Self::Busy,
+        Self::DatabaseAway,
+        Self::Disk,
+    ];
+
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Timeout => "timeout",
+            Self::LeaseLost => "lease_lost",
+            Self::WorkerUnknown => "worker_unknown",
+            Self::Conflict => "conflict",
+            Self::VersionMismatch => "version_mismatch",
+            Self::TooLarge => "too_large",
+            Self::UnsupportedType => "unsupported_type",
+            Self::TooMany => "too_many",
+            Self::Internal => "internal",
+            Self::Forge => "forge",
+            Self::Busy => "busy",
+            Self::DatabaseAway => "database_away",
+            Self::Disk => "disk",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// What it means, the same for every problem with this code.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::BadRequest => "The request is not what the route takes",
+            Self::Unauthorized => "A token that is known here is needed",
+            Self::Forbidden => "The token may not do this",
+            Self::NotFound => "There is no such thing",
+            Self::MethodNotAllowed => "The route does not take this method",
+            Self::Timeout => "The request did not arrive in time",
+            Self::LeaseLost => "The lease named is not the live one",
+            Self::WorkerUnknown => "The worker is unknown, or another instance has its name",
+            Self::Conflict => "It does not fit the state things are in",
+            Self::VersionMismatch => "Client and site are too far apart in version",
+            Self::TooLarge => "The request is too large",
+            Self::UnsupportedType => "The body is not JSON",
+            Self::TooMany => "Too many requests",
+            Self::Internal | Self::Unknown => "The site failed",
+            Self::Forge => "The forge refused or could not be reached",
+            Self::DatabaseAway => "The site's database cannot be reached",
+            Self::Busy => "The site cannot do it now, and may a little later",
+            Self::Disk => "The site's disk refused",
+        }
+    }
+
     /// The HTTP status that goes with it.
     #[must_use]
     pub const fn status(self) -> u16 {
@@ -51,7 +133,11 @@ impl Code {
             Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::LeaseLost | Self::Conflict | Self::WorkerUnknown | Self::VersionMismatch => 409,
+            Self::MethodNotAllowed => 405,
+            Self::Timeout => 408,
             Self::TooLarge => 413,
+            Self::UnsupportedType => 415,
+            Self::TooMany => 429,
             Self::Forge => 502,
             Self::Busy | Self::DatabaseAway => 503,
             Self::Disk => 507,
@@ -61,7 +147,7 @@ impl Code {
 }
 
 /// `application/problem+json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error, JsonSchema)]
 #[error("{detail}")]
 pub struct Problem {
     /// The HTTP status.
@@ -89,5 +175,29 @@ impl Problem {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_is_the_serialised_one_and_every_code_is_listed() {
+        for code in Code::ALL {
+            let json = serde_json::to_string(&code).expect("a word");
+            assert_eq!(json, format!("\"{}\"", code.as_str()));
+            assert_eq!(serde_json::from_str::<Code>(&json).expect("a code"), code);
+        }
+        assert_eq!(serde_json::from_str::<Code>("\"of_tomorrow\"").expect("a code"), Code::Unknown);
+    }
+
+    #[test]
+    fn the_page_for_people_lists_every_code() {
+        let page = include_str!("../../docs/api.md");
+        for code in Code::ALL {
+            let row = format!("| `{}` | {}", code.as_str(), code.status());
+            assert!(page.contains(&row), "{row} is not in docs/api.md");
+        }
     }
 }

@@ -8,6 +8,16 @@ pub const PREFIX: &str = "/api/v1";
 /// On every request and every answer: the version of relay that sent it.
 pub const VERSION_HEADER: &str = "relay-version";
 
+/// On every request and every answer: the [`REVISION`] of what the two say to each other.
+pub const REVISION_HEADER: &str = "relay-api";
+
+/// On every answer, and in the site's log where a request failed. A request may bring its own.
+pub const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// Counts the changes of the wire that an older peer has to know of. Peers whose revisions differ
+/// by one understand each other; docs/api.md has the rules that keep it so.
+pub const REVISION: u32 = 1;
+
 /// `POST`: register. `GET`: list.
 pub const WORKERS: &str = "/workers";
 /// `POST`.
@@ -57,6 +67,21 @@ pub const WHO_AM_I: &str = "/whoami";
 
 /// `GET`: the database, read through.
 pub const HEALTH: &str = "/health";
+
+/// `GET`: this API as an OpenAPI document.
+pub const OPENAPI: &str = "/openapi.json";
+/// `GET`: the same as a page for people.
+pub const DOCS: &str = "/docs";
+
+/// `GET`: how that page looks.
+pub const DOCS_STYLE: &str = "/docs/style.css";
+
+/// `GET`, outside of the prefix: the process is alive.
+pub const HEALTHZ: &str = "/healthz";
+/// `GET`, outside of the prefix: the database answers.
+pub const READYZ: &str = "/readyz";
+/// `GET`, outside of the prefix: counters for Prometheus.
+pub const METRICS: &str = "/metrics";
 
 /// The path of a task's route, with the `#` escaped.
 #[must_use]

@@ -1,5 +1,6 @@
 //! Tasks, projects and preferences, for people.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
@@ -8,7 +9,7 @@ use crate::model::{
 };
 
 /// `POST /tasks`. The answer is the [`Task`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTask {
     /// The project.
@@ -29,7 +30,7 @@ pub struct CreateTask {
 }
 
 /// `GET /tasks`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TasksQuery {
     /// Only tasks in this state.
@@ -41,21 +42,21 @@ pub struct TasksQuery {
 }
 
 /// The answer to `GET /tasks`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tasks {
     /// The tasks, newest first.
     pub tasks: Vec<Task>,
 }
 
 /// `GET /projects`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Projects {
     /// Every linked repository.
     pub projects: Vec<Project>,
 }
 
 /// `GET /tasks/{owner}/{task}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskDetail {
     /// The task.
     pub task: Task,
@@ -70,7 +71,7 @@ pub struct TaskDetail {
 }
 
 /// A pull request that is a row: a local repository has nowhere else to put it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LocalPull {
     /// The task's number.
     pub number: u64,
@@ -92,7 +93,7 @@ pub struct LocalPull {
 
 /// `POST /projects/{owner}/{repo}/pulls`: opens it, or brings it up to date. Fenced like every
 /// write of a worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenLocalPull {
     /// The lease it is done under.
@@ -117,7 +118,7 @@ pub struct OpenLocalPull {
 }
 
 /// `POST /projects`. The answer is the [`crate::model::Project`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkProject {
     /// Which forge.
@@ -132,7 +133,7 @@ pub struct LinkProject {
 }
 
 /// `POST /tasks/…/cancel`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
     /// The person.
@@ -140,7 +141,7 @@ pub struct CancelRequest {
 }
 
 /// `POST /tasks/…/done` and `…/retry`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetDone {
     /// The person.
@@ -148,7 +149,7 @@ pub struct SetDone {
 }
 
 /// `POST /preferences`. Without a value the preference is taken away.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreferRequest {
     /// What.
@@ -163,7 +164,7 @@ pub struct PreferRequest {
 }
 
 /// `GET /preferences`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Preferences {
     /// All of them, widest first.
     pub preferences: Vec<Preference>,

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{LeaseRef, Secret, Token, TokenId, TokenName, TokenScope, WorkerName};
 
 /// `POST /tokens`. The answer is [`CreatedToken`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
     /// What people call it.
@@ -22,7 +23,7 @@ pub struct CreateToken {
 }
 
 /// A new token. This answer is the only place where it is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CreatedToken {
     /// What is listed of it.
     pub token: Token,
@@ -31,14 +32,14 @@ pub struct CreatedToken {
 }
 
 /// `GET /tokens`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tokens {
     /// Every token, the oldest first; also the revoked ones.
     pub tokens: Vec<Token>,
 }
 
 /// `POST /tokens/{id}/revoke`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeToken {
     /// Who revokes it.
@@ -46,7 +47,7 @@ pub struct RevokeToken {
 }
 
 /// A token that was revoked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RevokedToken {
     /// As it stands now.
     pub token: Token,
@@ -55,7 +56,7 @@ pub struct RevokedToken {
 }
 
 /// `GET /whoami`: what the token that asks may.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WhoAmI {
     /// Its id; none for the site's own user, who asks without.
     pub token: Option<TokenId>,
@@ -66,7 +67,7 @@ pub struct WhoAmI {
 }
 
 /// A secret on its one way over the wire: `Debug` does not show it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Plaintext(String);
 

@@ -1,5 +1,6 @@
 //! The worker's routes: seed 002, "The protocol", under the rules of DESIGN §2 and §3.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
@@ -8,7 +9,7 @@ use crate::model::{
 };
 
 /// `POST /workers`. The answer is the [`crate::model::Worker`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterRequest {
     /// What the worker is called; its id is stable for it.
@@ -28,14 +29,14 @@ pub struct RegisterRequest {
 }
 
 /// `GET /workers`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workers {
     /// Every worker that ever registered.
     pub workers: Vec<Worker>,
 }
 
 /// `POST /workers/{id}/heartbeat`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     /// Which start of the worker speaks.
@@ -52,14 +53,14 @@ pub struct HeartbeatRequest {
 }
 
 /// The answer to a heartbeat.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeartbeatAnswer {
     /// One for each lease named, in the same order.
     pub leases: Vec<LeaseAnswer>,
 }
 
 /// What became of one lease.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum LeaseAnswer {
     /// Live until then.
@@ -75,7 +76,7 @@ pub enum LeaseAnswer {
 }
 
 /// `GET /work/doorbell`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DoorbellQuery {
     /// Comma-separated lanes the worker would take now.
@@ -98,7 +99,7 @@ pub struct DoorbellQuery {
 }
 
 /// The doorbell's answer. Reading it writes nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Doorbell {
     /// Moves with every write that can change what a claim would return; never repeats.
     pub version: i64,
@@ -111,7 +112,7 @@ pub struct Doorbell {
 }
 
 /// `POST /work/claim`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// Who claims.
@@ -129,14 +130,14 @@ pub struct ClaimRequest {
 }
 
 /// The answer to a claim: `claim: null` when nothing is claimable.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimAnswer {
     /// The claimed task and what its job needs.
     pub claim: Option<Claim>,
 }
 
 /// A claimed task.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
     /// The right to work on it.
     pub lease: Lease,
@@ -156,7 +157,7 @@ pub struct Claim {
 }
 
 /// `POST /work/{owner}/{repo}%23{issue}/start`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartRequest {
     /// Who.
@@ -168,7 +169,7 @@ pub struct StartRequest {
 }
 
 /// `POST /work/{owner}/{repo}%23{issue}/record`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordRequest {
     /// Who.
@@ -181,7 +182,7 @@ pub struct RecordRequest {
 
 /// `POST /work/{owner}/{repo}%23{issue}/log`. Text that starts at another offset than the log's
 /// end is taken as far as it is new, so that a lost answer can be sent again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogChunk {
     /// Who.
@@ -195,14 +196,14 @@ pub struct LogChunk {
 }
 
 /// The answer to a chunk of a run's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogTaken {
     /// The log's end now; the next chunk starts here.
     pub next: u64,
 }
 
 /// `POST /work/{owner}/{repo}%23{issue}/release`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
     /// Who.
@@ -235,7 +236,7 @@ pub struct ReleaseRequest {
 }
 
 /// The answer to a release: where the task stands now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReleaseAnswer {
     /// The task after it.
     pub task: Task,

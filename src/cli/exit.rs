@@ -57,10 +57,12 @@ impl From<Exit> for ExitCode {
 impl From<Code> for Exit {
     fn from(code: Code) -> Self {
         match code {
-            Code::BadRequest | Code::TooLarge => Self::Usage,
+            Code::BadRequest | Code::TooLarge | Code::MethodNotAllowed | Code::UnsupportedType => {
+                Self::Usage
+            }
             Code::NotFound => Self::NotFound,
             Code::LeaseLost | Code::WorkerUnknown | Code::Conflict => Self::Conflict,
-            Code::Forge => Self::Unreachable,
+            Code::Forge | Code::Timeout | Code::TooMany => Self::Unreachable,
             Code::Unauthorized | Code::Forbidden => Self::NotReady,
             Code::VersionMismatch => Self::Version,
             Code::Disk | Code::Busy | Code::DatabaseAway | Code::Internal | Code::Unknown => {

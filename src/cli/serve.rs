@@ -3,13 +3,22 @@
 use std::net::SocketAddr;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::context::Context;
+use super::error::fail;
 use super::exit::Exit;
 use super::site;
+use crate::api::PREFIX;
+use crate::api::route::DOCS;
 use crate::model::Secret;
+use crate::site::limits::RATE;
 use crate::site::owner::{Access, Role, connect};
+use crate::site::serve::{CONNECTIONS, Listen};
+
+/// Descriptors that are not for connections: the database, logs, git.
+const KEPT_BACK: usize = 256;
 
 /// Options of `relay serve`.
 #[derive(Debug, Args)]
@@ -19,9 +28,18 @@ pub struct Options {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7410")]
     addr: SocketAddr,
     /// Where the queue is kept: sqlite:///PATH or postgres://… (default: DATABASE_URL, else
-    /// relay.db in RELAY_HOME)
+    /// relay.db in RELAY_HOME). A URL with a password belongs in DATABASE_URL: others see options
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// The URL people and workers reach the site by (default: http:// and the address)
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Requests a second that one token may make; 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = RATE)]
+    rate: u32,
+    /// Connections at a time, as far as `ulimit -n` allows
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
+    connections: usize,
 }
 
 impl Options {
@@ -30,25 +48,107 @@ impl Options {
     /// # Errors
     /// When the home or the address is taken, or the database cannot be opened.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = Signals::new()?;
+        let listen = self.listen()?;
         let mut owner = site::owner(context, Role::Serve);
-        owner.listen = Some(self.addr);
+        owner.listen = Some(listen.clone());
         owner.database =
             self.database.map(Secret::new).or_else(|| context.config.database_url.clone());
-        let access = connect(owner).await?;
+        let access = tokio::select! {
+            access = connect(owner) => access?,
+            () = signals.next() => return Ok(Exit::Ok),
+        };
         if let Access::Own(owner) = &access {
-            let addr = owner.addr().unwrap_or(self.addr);
+            let addr = owner.addr().unwrap_or(listen.addr);
             if let Some(token) = owner.site().first_token().await? {
                 context.output.line(format!("admin token, told this once: {}", token.expose()))?;
             }
-            context.output.line(format!("relay serve: http://{addr}"))?;
+            say(context, addr, &listen)?;
         }
+        signals.next().await;
+        context.output.note("relay serve: stopping; requests under way are let go");
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = access.close() => {}
+            () = signals.next() => {
+                context.output.note("relay serve: stopped at once; workers say again what was not taken");
+            }
         }
-        access.close().await;
         Ok(Exit::Ok)
+    }
+
+    fn listen(&self) -> anyhow::Result<Listen> {
+        let public_url = match self.public_url.as_deref().map(|url| url.trim_end_matches('/')) {
+            Some(url) if !is_site(url) => {
+                return fail(Exit::Usage, "--public-url is not `https://host` or `http://host`");
+            }
+            url => url.map(str::to_owned),
+        };
+        let connections = self.connections.min(room(self.connections)).max(1);
+        let rate = (self.rate > 0).then_some(self.rate);
+        Ok(Listen { public_url, rate, connections, ..Listen::on(self.addr) })
+    }
+}
+
+/// A URL that a machine can be sent to.
+fn is_site(url: &str) -> bool {
+    matches!(url.parse(), Ok(crate::client::Endpoint::Http(_)))
+}
+
+/// Tells what is served, and what is not safe about it.
+fn say(context: &Context, addr: SocketAddr, listen: &Listen) -> anyhow::Result<()> {
+    let here = format!("http://{addr}");
+    let url = listen.public_url.as_deref().unwrap_or(&here);
+    context.output.line(format!("relay serve: {here}"))?;
+    if url != here {
+        context.output.line(format!("public URL:  {url}"))?;
+    }
+    context.output.line(format!("the API:     {url}{PREFIX}{DOCS}"))?;
+    if !addr.ip().is_loopback() && !url.starts_with("https://") {
+        context.output.note(
+            "warning: tokens and work cross the network in the clear: put a proxy with a certificate \
+             in front, name it with --public-url https://HOST, and listen on 127.0.0.1",
+        );
+    }
+    if listen.connections < CONNECTIONS.min(1000) {
+        context.output.note(format!(
+            "warning: {} connections at a time is all that `ulimit -n` leaves; each waiting worker holds one",
+            listen.connections
+        ));
+    }
+    Ok(())
+}
+
+/// How many connections this process may hold, once it has as many descriptors as it may have.
+fn room(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = u64::try_from(wanted.saturating_add(KEPT_BACK)).unwrap_or(u64::MAX);
+    let soft = limit.current.unwrap_or(u64::MAX);
+    let raised = wanted.min(limit.maximum.unwrap_or(u64::MAX));
+    let has = if raised > soft {
+        let raise = Rlimit { current: Some(raised), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, raise).map_or(soft, |()| raised)
+    } else {
+        soft
+    };
+    usize::try_from(has).unwrap_or(usize::MAX).saturating_sub(KEPT_BACK)
+}
+
+/// What ends a site.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }

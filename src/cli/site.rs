@@ -127,6 +127,7 @@ pub(super) fn owner(context: &Context, role: Role) -> OwnerConfig {
         database: None,
         listen: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: crate::api::REVISION,
         clock: Arc::clone(&context.clock),
         ids: context.ids(),
         faults: context.faults(),

@@ -1,8 +1,10 @@
 //! What happened: a closed, append-only list.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{IdError, TaskId, Timestamp};
@@ -96,6 +98,16 @@ impl Serialize for EventKind {
     }
 }
 
+impl JsonSchema for EventKind {
+    fn schema_name() -> Cow<'static, str> {
+        "EventKind".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<&str> = Self::ALL.iter().map(|(_, word)| *word).collect();
+        json_schema!({ "type": "string", "enum": words })
+    }
+}
+
 impl<'de> Deserialize<'de> for EventKind {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
@@ -103,7 +115,7 @@ impl<'de> Deserialize<'de> for EventKind {
 }
 
 /// Who did it: `runner:<name>`, `agent:<lane>`, `user:<login>` or `site`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Actor(pub String);
 
@@ -131,7 +143,7 @@ impl Actor {
 }
 
 /// One thing that happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its place in the list; grows by at least one.
     pub seq: i64,

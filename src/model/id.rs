@@ -1,8 +1,10 @@
 //! Names and ids as types: a value that exists is a value that was checked.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Why a text is not the id it was meant to be.
@@ -23,7 +25,7 @@ impl IdError {
 
 /// A text newtype whose only door is its check; serialised as the text.
 macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $check:expr, $expected:literal) => {
+    ($(#[$doc:meta])* $name:ident, $check:expr, $expected:literal, $pattern:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -59,57 +61,80 @@ macro_rules! checked_text {
                 f.write_str(&self.0)
             }
         }
+        described_text!($name, $expected, $pattern);
     };
 }
 
+/// How the text is told in the API's document: `pattern` is as close to the check as a pattern gets.
+macro_rules! described_text {
+    ($name:ident, $expected:literal, $pattern:expr) => {
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "description": $expected, "pattern": $pattern })
+            }
+        }
+    };
+}
+
+/// A UUID as the site writes it.
+const UUID: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+
 checked_text!(
     /// A worker's id: a UUIDv7 given by the site, stable for a worker's name.
-    WorkerId, is_uuid, "a worker id"
+    WorkerId, is_uuid, "a worker id", UUID
 );
 checked_text!(
     /// One start of a worker process. A new instance of a name ends the old one's leases.
-    InstanceId, is_uuid, "an instance id"
+    InstanceId, is_uuid, "an instance id", UUID
 );
 checked_text!(
     /// Written to the worker's disk before it claims, so that a lost answer can be asked for again.
-    ClaimId, is_uuid, "a claim id"
+    ClaimId, is_uuid, "a claim id", UUID
 );
 checked_text!(
     /// One run of one lane under one epoch.
-    RunId, is_uuid, "a run id"
+    RunId, is_uuid, "a run id", UUID
 );
 checked_text!(
     /// What a worker is called by people; unique on a site.
     WorkerName,
     |t| (1..=64).contains(&t.len()) && t.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c)),
-    "a worker's name (1 to 64 of a-z, 0-9, `.`, `_`, `-`, `@`)"
+    "a worker's name (1 to 64 of a-z, 0-9, `.`, `_`, `-`, `@`)",
+    "^[A-Za-z0-9._@-]{1,64}$"
 );
 checked_text!(
     /// A token's id, which is no secret.
-    TokenId, is_uuid, "a token id"
+    TokenId, is_uuid, "a token id", UUID
 );
 checked_text!(
     /// What a token is called by people.
     TokenName,
     |t| (1..=64).contains(&t.len()) && t.chars().all(|c| c.is_ascii_alphanumeric() || "._-@:".contains(c)),
-    "a token's name (1 to 64 of a-z, 0-9, `.`, `_`, `-`, `@`, `:`)"
+    "a token's name (1 to 64 of a-z, 0-9, `.`, `_`, `-`, `@`, `:`)",
+    "^[A-Za-z0-9._@:-]{1,64}$"
 );
 checked_text!(
     /// A capability that a worker advertises and a project can require, such as `gpu`.
     Label,
     |t| (1..=64).contains(&t.len())
         && t.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c)),
-    "a label (1 to 64 of a-z, 0-9, `.`, `_`, `:`, `-`)"
+    "a label (1 to 64 of a-z, 0-9, `.`, `_`, `:`, `-`)",
+    "^[A-Za-z0-9._:-]{1,64}$"
 );
 checked_text!(
     /// A lane: `claude`, `codex`, `grok`, or `process:NAME`.
-    LaneName, is_lane, "a lane (`claude`, `codex`, `grok` or `process:NAME`)"
+    LaneName, is_lane, "a lane (`claude`, `codex`, `grok` or `process:NAME`)",
+    "^(process:)?[a-z0-9][a-z0-9_-]{0,39}$"
 );
 
 checked_text!(
     /// A vendor's name for a model, such as `opus` or `claude-sonnet-4-5`. It becomes an argument
     /// of the vendor's program, so it cannot look like a flag.
-    ModelName, is_model, "a model's name (1 to 100 of a-z, 0-9, `.`, `_`, `:`, `/`, `@`, `[`, `]`, `-`)"
+    ModelName, is_model, "a model's name (1 to 100 of a-z, 0-9, `.`, `_`, `:`, `/`, `@`, `[`, `]`, `-`)",
+    "^[A-Za-z0-9][A-Za-z0-9._:/@\\[\\]-]{0,99}$"
 );
 
 impl LaneName {
@@ -234,10 +259,31 @@ macro_rules! text_conversions {
 }
 text_conversions!(RepoName);
 text_conversions!(TaskId);
+described_text!(
+    RepoName,
+    "a repository (`owner/name`)",
+    "^[A-Za-z0-9_][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_][A-Za-z0-9_-]{0,99}$"
+);
+described_text!(
+    TaskId,
+    "a task id (`owner/repo#12` or `owner/repo#12:lane`)",
+    "^[A-Za-z0-9_][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_][A-Za-z0-9_-]{0,99}#[1-9][0-9]{0,17}(:(process:)?[a-z0-9][a-z0-9_-]{0,39})?$"
+);
 
 /// Counts the claims of one task. Every write of a worker names it, and an older one lands nowhere.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Epoch(pub i64);

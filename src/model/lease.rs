@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Epoch, TaskId, Timestamp, WorkerId};
@@ -11,7 +12,7 @@ pub const LEASE: Duration = Duration::from_secs(30 * 60);
 
 /// A live claim. A worker holds exactly one value of it a job, and finishing the job consumes it:
 /// it is deliberately not `Clone`.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lease {
     /// The leased task.
     pub task: TaskId,
@@ -32,7 +33,9 @@ impl Lease {
 }
 
 /// `(task, epoch)`: names a lease without giving any right to it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRef {
     /// The leased task.

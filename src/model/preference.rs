@@ -1,5 +1,6 @@
 //! Settings kept on the site; the narrowest scope wins.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Cents, IdError, Label, LaneName, ModelName, RepoName};
@@ -11,7 +12,7 @@ pub const MAX_MINUTES: u32 = 7 * 24 * 60;
 pub const MAX_TURNS: u32 = 1_000;
 
 /// What can be preferred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum PreferenceKey {
     /// Comma-separated labels that a worker must have.
     #[serde(rename = "lane.labels")]
@@ -113,17 +114,20 @@ impl std::str::FromStr for PreferenceKey {
 
 /// What the preferences say of one run, each by the narrowest scope. `None` where they say nothing:
 /// then, and where a flag or the environment of the worker says otherwise, the worker decides.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunPreferences {
     /// The model.
     #[serde(deserialize_with = "known")]
+    #[schemars(with = "Option<ModelName>")]
     pub model: Option<ModelName>,
     /// The time limit, in minutes.
     #[serde(deserialize_with = "known")]
+    #[schemars(with = "Option<u32>")]
     pub max_minutes: Option<u32>,
     /// The most turns of the agent.
     #[serde(deserialize_with = "known")]
+    #[schemars(with = "Option<u32>")]
     pub max_turns: Option<u32>,
 }
 
@@ -139,7 +143,7 @@ where
 }
 
 /// For whom a preference holds. Narrower beats wider, in the order of [`Scope::rank`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "scope", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Scope {
     /// Everywhere.
@@ -188,7 +192,7 @@ impl Scope {
 }
 
 /// One setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Preference {
     /// What.

@@ -1,11 +1,12 @@
 //! A linked repository.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{RepoName, Timestamp};
 
 /// Where a repository, its issues and its pull requests live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ForgeKind {
     /// GitHub or GitHub Enterprise.
@@ -15,7 +16,7 @@ pub enum ForgeKind {
 }
 
 /// A linked repository. Its slug is the repository's name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Project {
     /// `owner/name`, or `local/<name>`.

@@ -3,13 +3,14 @@
 //! One word stands for one cause. In a hint REPO and TASK stand for the project's and the task's
 //! name; `docs/refusals.md` lists every word, and a test holds the page against these lists.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The words of one kind of refusal: the enum, the list of all, and what mends each.
 macro_rules! refusals {
     ($(#[$about:meta])* $name:ident { $($(#[$when:meta])* $word:ident: $hint:literal,)* }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$when])* $word,)* }
 

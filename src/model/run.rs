@@ -1,12 +1,13 @@
 //! One run of a lane, and the effects it has already had on the world.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Epoch, Outcome, RunId, StopReason, TaskId, Timestamp, Usage, WorkerId};
 
 /// Something a job did outside the worker. Recorded under the epoch before the next step, so
 /// that a later claim goes on from the first effect that is missing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "effect", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Effect {
     /// The lane's work is a commit in the worker's own repository.
@@ -42,7 +43,7 @@ pub enum Effect {
 }
 
 /// A run's usage kept as JSON text inside an effect, so that effects stay comparable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct UsageText(pub String);
 
@@ -74,7 +75,7 @@ impl Effect {
 }
 
 /// One run, as the site tells it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Its id.
     pub id: RunId,

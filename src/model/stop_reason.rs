@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ForgeProblem, PushProblem, RepoProblem, TaskId, Timestamp};
 
 /// Why a run stopped. Each knows by itself what happens to the task ([`StopReason::disposition`])
 /// and which of the seed's outcomes it is ([`StopReason::outcome`]).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum StopReason {
     /// The lane finished and there is a pull request.
@@ -98,7 +99,7 @@ pub enum Disposition {
 }
 
 /// The seed's three words for the end of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// `run.finished`.

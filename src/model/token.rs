@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Actor, Secret, Timestamp, TokenId, TokenName, WorkerName};
@@ -13,7 +14,7 @@ use super::{Actor, Secret, Timestamp, TokenId, TokenName, WorkerName};
 const PREFIX: &str = "relay_";
 
 /// A token as it is listed: everything but itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Token {
     /// Its id, which is no secret.
     pub id: TokenId,
@@ -98,7 +99,9 @@ impl FromStr for TokenHash {
 pub struct TokenHashError;
 
 /// A permission of a token (seed 002). Closed: a route names the one it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub enum TokenScope {
     /// Register, heartbeat, ring, claim, report: what a worker does.
     #[serde(rename = "work:claim")]

@@ -1,9 +1,10 @@
 //! What a run cost. "Not reported" is `None`, and `None` is never zero.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Tokens and money of one run, as the vendor's program reported them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     /// The model that did most of the work.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Label, LaneName, LeaseRef, Timestamp, WorkerId, WorkerName};
 
 /// How a worker is seen from the site (seed 002: online < 2 min, idle < 1 h, else offline).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerState {
     /// Heard of within two minutes, or holding the doorbell right now.
@@ -44,7 +45,7 @@ impl WorkerState {
 }
 
 /// A worker, as the site tells it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Its id.
     pub id: WorkerId,

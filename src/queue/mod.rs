@@ -100,6 +100,14 @@ impl Queue {
         Ok(self.inner.store.health().await?)
     }
 
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn answers(&self) -> Result<(), QueueError> {
+        Ok(self.inner.store.answers().await?)
+    }
+
     /// Waits for what is under way and closes the store.
     pub async fn close(&self) {
         self.inner.store.close().await;

@@ -108,6 +108,11 @@ impl Bell {
         self.lock().board.present()
     }
 
+    /// How many tasks are queued, as far as they were read.
+    pub fn queued(&self) -> usize {
+        self.lock().board.queued()
+    }
+
     /// A lease was called off or ran out: its holder hears of it, also while it is busy.
     pub fn revoke(&self, worker: &WorkerId, lease: LeaseRef) {
         self.with(|board, now| board.revoke(worker, lease, now));

@@ -14,6 +14,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 
 use super::bearers::Bearer;
+use super::limits::peer;
 use super::problem::{Answer, Refusal};
 use super::state::Site;
 use crate::api::{
@@ -166,12 +167,16 @@ pub(super) async fn identify(
 
 /// Lets a request on where its caller may.
 pub(super) async fn admit(
-    State(scopes): State<&'static [TokenScope]>,
+    State((site, scopes)): State<(Arc<Site>, &'static [TokenScope])>,
     caller: Caller,
     request: Request,
     next: Next,
 ) -> Response {
-    if scopes.iter().any(|scope| caller.may(*scope)) {
+    let from = peer(request.extensions(), request.headers());
+    if let Err(refusal) = site.rates.caller(&caller, from) {
+        return refusal.into_response();
+    }
+    if scopes.is_empty() || scopes.iter().any(|scope| caller.may(*scope)) {
         return match caller {
             // A write goes on to its end; what is held for something to come does not.
             Caller::Bearer(bearer) if request.method() == Method::GET => {

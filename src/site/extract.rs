@@ -1,18 +1,38 @@
 //! What a handler takes from a request, checked, with a [`Refusal`] where it is not that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::caller::{Caller, SpeaksFor};
 use super::problem::Refusal;
 use super::state::Site;
-use crate::api::{Code, Problem};
+use super::versions::Dialect;
+use crate::api::{Code, Problem, lenient};
 use crate::model::{RepoName, TaskId, TokenId, WorkerId};
+
+/// How a request is to be read, as the gate found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub dialect: Dialect,
+    /// How long its body may take to arrive.
+    pub body_time: Duration,
+}
+
+impl Reading {
+    /// For a request that came by no gate.
+    const PLAIN: Self = Self { dialect: Dialect::Ours, body_time: Duration::from_secs(40) };
+
+    fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or(Self::PLAIN)
+    }
+}
 
 /// A JSON body. Unknown fields are refused by the types.
 pub struct Body<T>(pub T);
@@ -21,17 +41,60 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+        is_json(request.headers())?;
+        let Reading { dialect, body_time } = Reading::of(request.extensions());
+        let reading = tokio::time::timeout(body_time, Bytes::from_request(request, state));
+        let read = reading.await.map_err(|_| {
+            let detail = format!("the body did not arrive within {} s", body_time.as_secs());
+            Refusal(Problem::new(Code::Timeout, detail))
+        })?;
+        let bytes = read.map_err(|rejection| {
             if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
                 Refusal(Problem::new(Code::TooLarge, "the body is longer than this route takes"))
             } else {
-                Refusal::bad(format!("the body cannot be read: {}", rejection.body_text()))
+                Refusal::bad("the body cannot be read to its end")
             }
         })?;
-        serde_json::from_slice(&bytes)
-            .map(Self)
+        if holds_nul(&bytes) {
+            return Err(Refusal::bad("a text of the body holds a NUL character"));
+        }
+        let read = match dialect {
+            Dialect::Ours => serde_json::from_slice(&bytes),
+            Dialect::Newer => serde_json::from_slice(&bytes).and_then(lenient::body),
+        };
+        read.map(Self)
             .map_err(|e| Refusal::bad(format!("the body is not what this route takes: {e}")))
     }
+}
+
+/// A request that says of its body that it is something else. One that says nothing may be JSON.
+fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let Some(said) = headers.get(CONTENT_TYPE) else { return Ok(()) };
+    let kind = said.to_str().unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind == "application/json" {
+        return Ok(());
+    }
+    Err(Refusal(Problem::new(Code::UnsupportedType, "the body's type is not application/json")))
+}
+
+/// Whether JSON text holds the escape of a NUL, which is the only way to say one: no text relay
+/// keeps holds it, and Postgres takes none.
+fn holds_nul(json: &[u8]) -> bool {
+    const NUL: &[u8] = b"\\u0000";
+    let mut from = 0;
+    while let Some(found) =
+        json.get(from..).and_then(|rest| rest.windows(NUL.len()).position(|w| w == NUL))
+    {
+        let at = from + found;
+        let before = json.get(..at).unwrap_or_default();
+        let slashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+        if slashes % 2 == 0 {
+            return true;
+        }
+        from = at + 1;
+    }
+    false
 }
 
 /// A JSON body that speaks for a worker, from whoever may speak for that worker.
@@ -55,7 +118,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        Query::try_from_uri(&parts.uri)
+        let query = parts.uri.query().unwrap_or_default();
+        let known = match Reading::of(&parts.extensions).dialect {
+            Dialect::Ours => None,
+            Dialect::Newer => format!("/?{}", lenient::query::<T>(query)).parse().ok(),
+        };
+        Query::try_from_uri(known.as_ref().unwrap_or(&parts.uri))
             .map(|Query(query)| Self(query))
             .map_err(|e| Refusal::bad(format!("the query is not what this route takes: {e}")))
     }
@@ -118,4 +186,50 @@ where
 {
     let read = Path::<T>::from_request_parts(parts, state).await;
     read.map(|Path(read)| read).map_err(|e| Refusal::bad(format!("the path cannot be read: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nul_is_found_however_it_is_written_and_its_name_is_not_one() {
+        for (json, holds) in [
+            (r#"{"a":"\u0000"}"#, true),
+            (r#"{"a":"x\\\u0000"}"#, true),
+            (r#"{"\u0000":1}"#, true),
+            (r#"{"a":"\\u0000","b":"\u0000"}"#, true),
+            (r#"{"a":"\\u0000"}"#, false),
+            (r#"{"a":"\\\\u0000"}"#, false),
+            (r#"{"a":"\u0001\u00001"}"#, true),
+            (r#"{"a":"\u0010"}"#, false),
+        ] {
+            assert_eq!(holds_nul(json.as_bytes()), holds, "{json}");
+            let read: serde_json::Value = serde_json::from_str(json).expect("JSON");
+            let text: String = read
+                .as_object()
+                .expect("an object")
+                .iter()
+                .fold(String::new(), |text, (name, value)| {
+                    text + name + value.as_str().unwrap_or_default()
+                });
+            assert_eq!(text.contains('\0'), holds, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_says_it_is_json_or_nothing_is_read() {
+        let said = |kind: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, kind.parse().expect("a value"));
+            is_json(&headers).is_ok()
+        };
+        assert!(is_json(&HeaderMap::new()).is_ok());
+        assert!(said("application/json") && said("Application/JSON; charset=utf-8"));
+        for other in
+            ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "json"]
+        {
+            assert!(!said(other), "{other}");
+        }
+    }
 }

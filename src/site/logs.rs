@@ -85,6 +85,11 @@ impl Logs {
         self.moved.send_modify(|n| *n += 1);
     }
 
+    /// How many leases are known to live at `now`.
+    pub fn live(&self, now: Timestamp) -> usize {
+        self.lock().live.values().filter(|live| live.until > now).count()
+    }
+
     /// To be called before the database is asked about a lease.
     pub fn asking(&self) -> Asked {
         Asked(self.lock().ends)

@@ -18,10 +18,14 @@ use super::bell::Bell;
 use super::caller::Door;
 use super::forges::Forges;
 use super::home::{Holder, Home, Lock};
+use super::limits::Rates;
+use super::line::TICK;
 use super::logs::Logs;
+use super::metrics::Metrics;
+use super::page::Pages;
 use super::prune;
 use super::router::router;
-use super::serve;
+use super::serve::{self, Listen};
 use super::socket::{self, Socket};
 use super::state::Site;
 use super::timers::Timers;
@@ -64,9 +68,11 @@ pub struct OwnerConfig {
     /// Where the queue is kept: the home's own file where nothing is said.
     pub database: Option<Secret>,
     /// The address it is served on besides the socket.
-    pub listen: Option<SocketAddr>,
+    pub listen: Option<Listen>,
     /// The version of relay this is.
     pub version: String,
+    /// The revision of the API it speaks: [`crate::api::REVISION`].
+    pub revision: u32,
     /// The site's clock.
     pub clock: Arc<dyn Clock>,
     /// Where ids come from.
@@ -347,16 +353,19 @@ impl Owner {
             database,
             listen,
             version,
+            revision,
             clock,
             ids,
             faults,
             forges,
             watch: watched,
         } = config;
-        let listener = match listen {
-            Some(addr) => Some(serve::bind(addr).await?),
+        let listener = match &listen {
+            Some(listen) => Some(serve::bind(listen.addr).await?),
             None => None,
         };
+        let rate = listen.as_ref().and_then(|listen| listen.rate);
+        let tick = listen.as_ref().map_or(TICK, |listen| listen.tick);
         let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let own = || Secret::new(format!("sqlite://{}", home.path().join("relay.db").display()));
         let store = Store::open(database.unwrap_or_else(own).expose()).await?;
@@ -370,6 +379,7 @@ impl Owner {
         let timers = Arc::new(timers);
         timers.settle().await?;
         let closing = CancellationToken::new();
+        let stopping = closing.child_token();
         let site = Arc::new(Site {
             queue,
             bell,
@@ -377,13 +387,20 @@ impl Owner {
             logs,
             timers: Arc::clone(&timers),
             forges,
+            rates: Rates::new(Arc::clone(&clock), rate),
             clock,
             version,
+            revision,
+            tick,
             standing: Standing::default(),
             linked: Notify::new(),
             linking: tokio::sync::Mutex::new(()),
             writes: TaskTracker::new(),
             closing: closing.clone(),
+            stopping: stopping.clone(),
+            metrics: Metrics::default(),
+            pages: Pages::default(),
+            ready: tokio::sync::Mutex::default(),
         });
         if listener.is_some() {
             site.reread().await?;
@@ -400,8 +417,8 @@ impl Owner {
         let mut keeping = JoinSet::new();
         let until = closing.clone();
         keeping.spawn(async move { timers.run(until).await });
-        if let Some(listener) = listener {
-            keeping.spawn(serve::serve(listener, Arc::clone(&site), closing.clone()));
+        if let (Some(listener), Some(listen)) = (listener, listen) {
+            keeping.spawn(serve::serve(listener, Arc::clone(&site), listen));
         }
         if stays {
             keeping.spawn(prune::daily(Arc::clone(&site), site.clock.now(), closing.clone()));
@@ -434,6 +451,7 @@ impl Owner {
     /// Lets held requests go, ends those under way, closes the database, removes the socket and
     /// then lets the lock go.
     pub async fn close(mut self) {
+        self.site.stopping.cancel();
         self.site.bell.close();
         // A command that found this owner is not left in the middle of its requests.
         let gone = self.guests.wait_for(|guests| *guests == 0);

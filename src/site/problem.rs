@@ -4,14 +4,16 @@ use std::path::Path;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
-use crate::api::{Code, Problem};
+use crate::api::route::DOCS;
+use crate::api::{Code, PREFIX, Problem};
 use crate::model::{DiskProblem, IdError};
 use crate::queue::{QueueError, StoreError};
 
 /// When to ask again that which the database could not do now, in seconds: a server that starts
 /// anew is there in about so long.
-const RETRY_AFTER: &str = "2";
+const RETRY_AFTER: u32 = 2;
 
 /// A refusal on its way out.
 #[derive(Debug)]
@@ -20,15 +22,18 @@ pub struct Refusal(pub Problem);
 /// What a handler gives.
 pub type Answer<T> = Result<T, Refusal>;
 
+/// The problem of an answer, for the gate in front of the routes.
+#[derive(Clone, Debug)]
+pub(super) struct Said(pub Problem);
+
 impl Refusal {
     /// The request is not what the route takes.
     pub fn bad(detail: impl Into<String>) -> Self {
         Self(Problem::new(Code::BadRequest, detail))
     }
 
-    /// The site failed at `what`; the cause goes to its log.
+    /// The site failed at `what`; the gate writes the cause to the log.
     pub fn internal(what: &str, cause: &dyn std::fmt::Display) -> Self {
-        tracing::error!(%cause, "{what} failed");
         Self(Problem::new(Code::Internal, format!("{what} failed: {cause}")))
     }
 
@@ -42,22 +47,45 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status =
-            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let retry_after = self.0.retry_after;
-        let mut response = (status, axum::Json(self.0)).into_response();
-        if let Some(seconds) = retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        let kind = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
-        }
+        let mut response = rendered(&self.0, None);
+        response.extensions_mut().insert(Said(self.0));
         response
     }
+}
+
+/// A problem as RFC 9457 has it. Its type is its place on the page of the API.
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'static str,
+    #[serde(flatten)]
+    problem: &'a Problem,
+    /// The request's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<&'a str>,
+}
+
+/// The answer that tells `problem`.
+pub(super) fn rendered(problem: &Problem, instance: Option<&str>) -> Response {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let place = format!("{PREFIX}{DOCS}#{}", problem.code.as_str());
+    let document = Document { r#type: place, title: problem.code.title(), problem, instance };
+    let mut response = (status, axum::Json(document)).into_response();
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("application/problem+json");
+    headers.insert(header::CONTENT_TYPE, kind);
+    let wait = match status {
+        StatusCode::TOO_MANY_REQUESTS => Some(1),
+        StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
+        _ => None,
+    };
+    if let Some(seconds) = problem.retry_after.or(wait) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
 }
 
 impl From<Problem> for Refusal {
@@ -125,6 +153,6 @@ mod tests {
         assert!(refusal.0.hint.is_some());
         let response = refusal.into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER);
+        assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER.to_string());
     }
 }

@@ -2,77 +2,195 @@
 //! over TCP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::extract::Request;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
 
-use super::caller::{Door, admit, identify};
+use super::caller::{Door, identify};
+use super::gate::{Gate, gate};
 use super::problem::Refusal;
+use super::route::Route;
 use super::state::Site;
-use super::{feed, projects, tasks, tokens, work};
-use crate::api::route::{self, PREFIX};
-use crate::api::{Code, Problem, VERSION_HEADER};
+use super::{feed, page, probe, projects, tasks, tokens, work};
+use crate::api::route;
+use crate::api::{Code, Doorbell, Problem};
 use crate::model::TokenScope::{self, Admin, FeedRead, TasksWrite, WorkClaim};
 
-/// The longest body, in bytes. A log's chunk may grow when it is written as JSON, and a local pull
-/// request carries its diff; both are checked for themselves.
-const BODY_MAX: usize = 1024 * 1024;
+/// A log's chunk may grow when it is written as JSON, and a local pull request carries its diff;
+/// both are checked for themselves.
 const LOG_BODY_MAX: usize = 2 * 1024 * 1024;
 const PULL_BODY_MAX: usize = 4 * 1024 * 1024;
 
-/// The site's API, for requests that come in by `door`. Each route names who may: any of its scopes.
-pub fn router(site: Arc<Site>, door: Door) -> Router {
-    let limit = DefaultBodyLimit::max;
-    let api = Router::new()
-        .route(route::WORKERS, of(&[WorkClaim], post(work::register)))
-        .route(route::WORKERS, of(&[FeedRead], get(work::workers)))
-        .route(route::HEARTBEAT, of(&[WorkClaim], post(work::heartbeat)))
-        .route(route::DOORBELL, of(&[WorkClaim, FeedRead], get(work::doorbell)))
-        .route(route::CLAIM, of(&[WorkClaim], post(work::claim)))
-        .route(route::START, of(&[WorkClaim], post(work::start)))
-        .route(route::RECORD, of(&[WorkClaim], post(work::record)))
-        .route(route::LOG, of(&[WorkClaim], post(work::log)).layer(limit(LOG_BODY_MAX)))
-        .route(route::RELEASE, of(&[WorkClaim], post(work::release)))
-        .route(route::TASKS, of(&[TasksWrite], post(tasks::create)))
-        .route(route::TASKS, of(&[FeedRead], get(tasks::list)))
-        .route(route::TASK, of(&[FeedRead], get(tasks::detail)))
-        .route(route::TASK_LOG, of(&[FeedRead], get(feed::log)))
-        .route(route::TASK_CANCEL, of(&[TasksWrite], post(tasks::cancel)))
-        .route(route::TASK_RETRY, of(&[TasksWrite], post(tasks::retry)))
-        .route(route::TASK_DONE, of(&[TasksWrite], post(tasks::done)))
-        .route(route::PROJECTS, of(&[Admin], post(projects::link)))
-        .route(route::PROJECTS, of(&[FeedRead], get(projects::list)))
-        .route(route::PROJECT, of(&[FeedRead], get(projects::one)))
-        .route(
-            route::LOCAL_PULLS,
-            of(&[WorkClaim], post(work::open_local_pull)).layer(limit(PULL_BODY_MAX)),
-        )
-        .route(route::EVENTS, of(&[FeedRead], get(feed::events)))
-        .route(route::PREFERENCES, of(&[Admin], post(tasks::prefer)))
-        .route(route::PREFERENCES, of(&[FeedRead], get(tasks::preferences)))
-        .route(route::TOKENS, of(&[Admin], post(tokens::create)))
-        .route(route::TOKENS, of(&[Admin], get(tokens::list)))
-        .route(route::TOKEN_REVOKE, of(&[Admin], post(tokens::revoke)))
-        .route(route::WHO_AM_I, of(&TokenScope::ALL, get(tokens::who_am_i)))
-        .route(route::HEALTH, of(&[FeedRead], get(feed::health)))
-        .route(route::STATUS, of(&[WorkClaim, FeedRead], get(feed::status)));
-    Router::new()
-        .nest(PREFIX, api)
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method)
-        .layer(limit(BODY_MAX))
-        .layer(from_fn_with_state(Arc::clone(&site), versions))
-        .layer(from_fn_with_state((Arc::clone(&site), door), identify))
-        .with_state(site)
+/// A follower of a log is held for at most a minute.
+const FOLLOW_TIME: Duration = Duration::from_secs(90);
+
+/// Every route, in the order of the document.
+pub(super) fn routes() -> Vec<Route> {
+    let mut all = work_routes();
+    all.extend(people_routes());
+    all.extend(site_routes());
+    all
 }
 
-/// A route for those who have one of the scopes.
-fn of(scopes: &'static [TokenScope], route: MethodRouter<Arc<Site>>) -> MethodRouter<Arc<Site>> {
-    route.route_layer(from_fn_with_state(scopes, admit))
+fn work_routes() -> Vec<Route> {
+    use Code::{Conflict, LeaseLost, TooLarge, WorkerUnknown};
+    vec![
+        Route::post(route::WORKERS, work::register)
+            .may(&[WorkClaim])
+            .says("Registers a worker by its name. A new instance ends the leases of the one before it."),
+        Route::get(route::WORKERS, work::workers)
+            .may(&[FeedRead])
+            .says("Lists every worker that ever registered, with its state and its leases."),
+        Route::post(route::HEARTBEAT, work::heartbeat)
+            .may(&[WorkClaim])
+            .refuses(&[WorkerUnknown])
+            .says("Renews the leases named, each for 30 minutes from now, and answers for each."),
+        Route::get(route::DOORBELL, work::doorbell)
+            .may(&[WorkClaim, FeedRead])
+            .refuses(&[WorkerUnknown])
+            .gives::<Doorbell>()
+            .says("Tells whether there is work for these lanes; held for `wait` seconds where there is none."),
+        Route::post(route::CLAIM, work::claim)
+            .may(&[WorkClaim])
+            .refuses(&[WorkerUnknown])
+            .says("Leases the oldest queued task that fits, for 30 minutes; `claim` is null where none does."),
+        Route::post(route::START, work::start)
+            .may(&[WorkClaim])
+            .refuses(&[LeaseLost])
+            .says("The lane starts: the task is running."),
+        Route::post(route::RECORD, work::record)
+            .may(&[WorkClaim])
+            .refuses(&[LeaseLost])
+            .says("Writes into the run's journal what was done outside of the worker."),
+        Route::post(route::LOG, work::log)
+            .may(&[WorkClaim])
+            .refuses(&[LeaseLost, TooLarge])
+            .body_max(LOG_BODY_MAX)
+            .says("Appends a chunk to the run's log."),
+        Route::post(route::RELEASE, work::release)
+            .may(&[WorkClaim])
+            .refuses(&[LeaseLost])
+            .says("Ends the run with the reason it stopped for, and gives the lease up."),
+        Route::post(route::LOCAL_PULLS, work::open_local_pull)
+            .may(&[WorkClaim])
+            .refuses(&[LeaseLost, Conflict])
+            .body_max(PULL_BODY_MAX)
+            .says("Opens the pull request of a repository on a disk, or brings it up to date."),
+    ]
+}
+
+fn people_routes() -> Vec<Route> {
+    use Code::{Conflict, Forge};
+    vec![
+        Route::post(route::TASKS, tasks::create)
+            .may(&[TasksWrite])
+            .refuses(&[Forge, Conflict])
+            .says("Makes a task of an issue or of a title, or gives the one that is there already."),
+        Route::get(route::TASKS, tasks::list).may(&[FeedRead]).says("Lists tasks, newest first."),
+        Route::get(route::TASK, tasks::detail)
+            .may(&[FeedRead])
+            .says("One task with its runs, what they did, and why it waits."),
+        Route::get(route::TASK_LOG, feed::log)
+            .may(&[FeedRead])
+            .time(FOLLOW_TIME)
+            .says("A piece of a run's log from an offset; held for `wait` seconds where there is nothing new."),
+        Route::post(route::TASK_CANCEL, tasks::cancel)
+            .may(&[TasksWrite])
+            .refuses(&[Conflict])
+            .says("Calls a task off; its worker hears of it within a moment."),
+        Route::post(route::TASK_RETRY, tasks::retry)
+            .may(&[TasksWrite])
+            .refuses(&[Conflict])
+            .says("Queues a task again."),
+        Route::post(route::TASK_DONE, tasks::done)
+            .may(&[TasksWrite])
+            .refuses(&[Conflict])
+            .says("Ends a task by hand."),
+        Route::post(route::PROJECTS, projects::link)
+            .may(&[Admin])
+            .refuses(&[Forge, Conflict])
+            .says("Links a repository, or brings its link up to date."),
+        Route::get(route::PROJECTS, projects::list)
+            .may(&[FeedRead])
+            .says("Lists the linked repositories."),
+        Route::get(route::PROJECT, projects::one)
+            .may(&[FeedRead])
+            .says("One linked repository."),
+        Route::get(route::EVENTS, feed::events)
+            .may(&[FeedRead])
+            .says("What happened after `after`, oldest first."),
+        Route::post(route::PREFERENCES, tasks::prefer)
+            .may(&[Admin])
+            .says("Sets a preference, or takes it away where there is no value; answers all of them."),
+        Route::get(route::PREFERENCES, tasks::preferences)
+            .may(&[FeedRead])
+            .says("Lists the preferences, widest first."),
+    ]
+}
+
+fn site_routes() -> Vec<Route> {
+    vec![
+        Route::post(route::TOKENS, tokens::create)
+            .may(&[Admin])
+            .refuses(&[Code::Conflict])
+            .says("Makes a token. The answer is the only place where its secret is told."),
+        Route::get(route::TOKENS, tokens::list)
+            .may(&[Admin])
+            .says("Lists every token, also the revoked ones, without their secrets."),
+        Route::post(route::TOKEN_REVOKE, tokens::revoke)
+            .may(&[Admin])
+            .says("Revokes a token: what it holds is let go, and its worker's leases end."),
+        Route::get(route::WHO_AM_I, tokens::who_am_i)
+            .may(&TokenScope::ALL)
+            .says("What the token that asks may, and which worker it speaks for."),
+        Route::get(route::STATUS, feed::status)
+            .may(&[WorkClaim, FeedRead])
+            .says("The site's version and clock, and how it stands with the forges."),
+        Route::get(route::HEALTH, feed::health)
+            .may(&[FeedRead])
+            .says("Reads the database through and tells its size."),
+        Route::get(route::OPENAPI, page::json)
+            .gives::<serde_json::Map<String, serde_json::Value>>()
+            .says("This document."),
+        Route::get(route::DOCS, page::html)
+            .gives_text("text/html")
+            .says("This document as a page for people."),
+        Route::get(route::DOCS_STYLE, page::style)
+            .gives_text("text/css")
+            .says("How that page looks."),
+        Route::new(Method::GET, route::HEALTHZ.to_owned(), probe::alive)
+            .gives_text("text/plain")
+            .says("The process is alive. Asks the database nothing."),
+        Route::new(Method::GET, route::READYZ.to_owned(), probe::ready)
+            .gives_text("text/plain")
+            .says(
+                "The database answers, and the site is not stopping. Asked at most once a second.",
+            ),
+        Route::new(Method::GET, route::METRICS.to_owned(), probe::metrics)
+            .may(&[FeedRead])
+            .gives_text("text/plain")
+            .says("Counters for Prometheus, from memory alone."),
+    ]
+}
+
+/// The site's API, for requests that come in by `door`.
+pub fn router(site: Arc<Site>, door: Door) -> Router {
+    let routes = routes();
+    let guard = Arc::new(Gate::new(Arc::clone(&site), door, &routes));
+    let mut router = Router::new();
+    for route in routes {
+        let (path, handler) = route.into_axum(&site);
+        router = router.route(&path, handler);
+    }
+    router
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state((Arc::clone(&site), door), identify))
+        .layer(from_fn_with_state(guard, gate))
+        .with_state(site)
 }
 
 async fn no_route(request: Request) -> Refusal {
@@ -82,31 +200,5 @@ async fn no_route(request: Request) -> Refusal {
 
 async fn no_method(request: Request) -> Refusal {
     let (method, path) = (request.method(), request.uri().path());
-    let mut problem = Problem::new(Code::BadRequest, format!("{path} does not take {method}"));
-    problem.status = StatusCode::METHOD_NOT_ALLOWED.as_u16();
-    Refusal(problem)
-}
-
-/// Every answer says the site's version, and a request that says another one is refused: the two
-/// may mean different things by the same words. Only the status is told to every version.
-async fn versions(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let theirs = request.headers().get(VERSION_HEADER);
-    let same = theirs.is_none_or(|theirs| theirs.as_bytes() == site.version.as_bytes());
-    let of_status = request.uri().path().strip_prefix(PREFIX) == Some(route::STATUS);
-    let mut response = if same || of_status {
-        next.run(request).await
-    } else {
-        let theirs = theirs.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-        let detail = format!(
-            "the site runs relay {}, the request came from relay {}",
-            site.version,
-            theirs.unwrap_or_default()
-        );
-        Refusal(Problem::new(Code::VersionMismatch, detail).hint("restart the older one"))
-            .into_response()
-    };
-    if let Ok(version) = HeaderValue::from_str(&site.version) {
-        response.headers_mut().insert(VERSION_HEADER, version);
-    }
-    response
+    Refusal(Problem::new(Code::MethodNotAllowed, format!("{path} does not take {method}")))
 }

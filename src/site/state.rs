@@ -1,6 +1,7 @@
 //! What every handler shares.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +10,10 @@ use tokio_util::task::TaskTracker;
 use super::bearers::Bearers;
 use super::bell::Bell;
 use super::forges::Forges;
+use super::limits::Rates;
 use super::logs::Logs;
+use super::metrics::Metrics;
+use super::page::Pages;
 use super::problem::{Answer, Refusal};
 use super::timers::Timers;
 use super::watch::Standing;
@@ -35,6 +39,8 @@ pub struct Site {
     pub clock: Arc<dyn Clock>,
     /// The version of relay this is.
     pub version: String,
+    /// The revision of the API it speaks.
+    pub revision: u32,
     /// How it stands with each linked repository.
     pub standing: Standing,
     /// Rung where a repository was linked: it is looked at before its turn.
@@ -45,6 +51,18 @@ pub struct Site {
     pub writes: TaskTracker,
     /// Held answers are let go.
     pub closing: CancellationToken,
+    /// No new connection is taken.
+    pub stopping: CancellationToken,
+    /// What every time-out of a slow client is counted in.
+    pub tick: Duration,
+    /// How often each caller may ask.
+    pub rates: Rates,
+    /// The API's own document.
+    pub pages: Pages,
+    /// What was counted.
+    pub metrics: Metrics,
+    /// When the database was last asked whether it answers, in uptime, and whether it did.
+    pub ready: tokio::sync::Mutex<Option<(Duration, bool)>>,
 }
 
 impl Site {

@@ -25,6 +25,7 @@ mod plans;
 mod postgres;
 mod preferences;
 mod projects;
+mod ready;
 mod row;
 mod runs;
 mod sql;

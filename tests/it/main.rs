@@ -27,6 +27,7 @@ mod preferences;
 mod quarantine;
 mod queue;
 mod refusals;
+mod serve;
 mod site;
 mod support;
 #[cfg(target_os = "linux")]

@@ -164,6 +164,11 @@ impl Board {
         self.crowd.stand(worker);
     }
 
+    /// How many tasks are queued, as far as they were read.
+    pub(super) fn queued(&self) -> usize {
+        self.backlog.all().count()
+    }
+
     /// The workers that hold the bell now.
     pub(super) fn present(&self) -> Vec<WorkerId> {
         self.crowd.all().filter_map(|(_, waiter)| waiter.ask.worker.clone()).collect()

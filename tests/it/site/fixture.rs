@@ -226,6 +226,7 @@ pub fn config(home: &Path, role: Role, clock: Arc<dyn Clock>) -> OwnerConfig {
         database: None,
         listen: None,
         version: VERSION.to_owned(),
+        revision: relay::api::REVISION,
         clock,
         ids: Arc::new(SystemIds),
         faults: Arc::new(relay::model::NoFaults),

@@ -59,7 +59,7 @@ async fn what_a_route_does_not_take_is_a_problem_with_a_code() {
         ("GET", "/", String::new(), 404, &unknown),
         ("GET", "/api/v1/nothing", String::new(), 404, &unknown),
         ("GET", "/api/v2/tasks", String::new(), 404, &unknown),
-        ("DELETE", "/api/v1/tasks", String::new(), 405, &bad),
+        ("DELETE", "/api/v1/tasks", String::new(), 405, &json!("method_not_allowed")),
         ("POST", "/api/v1/tasks", String::new(), 400, &bad),
         ("POST", "/api/v1/tasks", "{".to_owned(), 400, &bad),
         ("POST", "/api/v1/tasks", "[]".to_owned(), 400, &bad),

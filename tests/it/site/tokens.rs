@@ -25,7 +25,7 @@ async fn serving() -> Home {
 async fn serving_in(folder: tempfile::TempDir, change: impl FnOnce(&mut OwnerConfig)) -> Home {
     let clock = ManualClock::default();
     let mut config = config(folder.path(), Role::Serve, Arc::new(clock.clone()));
-    config.listen = Some(([127, 0, 0, 1], 0).into());
+    config.listen = Some(relay::site::serve::Listen::on(([127, 0, 0, 1], 0).into()));
     change(&mut config);
     Home::open_with(folder, clock, config).await
 }

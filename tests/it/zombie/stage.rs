@@ -48,6 +48,7 @@ impl Stage {
             database: None,
             listen: None,
             version: VERSION.to_owned(),
+            revision: relay::api::REVISION,
             clock: Arc::new(clock.clone()),
             ids: Arc::new(SystemIds),
             faults: Arc::new(NoFaults),
