@@ -177,7 +177,9 @@ impl StopReason {
             | Self::WorkerStopped => return None,
             Self::NoChanges => "`relay task log 'TASK'` shows what the lane did",
             Self::MaxTurns => "make the issue smaller, then `relay task retry 'TASK'`",
-            Self::TimedOut => "`relay work --max-minutes N` allows more time",
+            Self::TimedOut => {
+                "`relay work --max-minutes N`, or `relay prefer run.max_minutes N`, allows more time"
+            }
             Self::Stalled => "`relay task log 'TASK'` ends where the lane fell silent",
             Self::ForgeLimited { .. } => "relay goes on by itself when the limit is over",
             Self::Quota { .. } => "relay goes on by itself when the quota is there again",

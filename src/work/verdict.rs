@@ -18,8 +18,10 @@ pub struct LaneResult {
     pub stop: Option<StopReason>,
     /// What the lane said.
     pub summary: Option<String>,
-    /// What went wrong, with the hint that helps.
+    /// What went wrong.
     pub error: Option<String>,
+    /// What mends it, where the lane or the worker knows better than the reason.
+    pub hint: Option<String>,
     /// What it cost.
     pub usage: Usage,
     /// A note the lane left.
@@ -35,22 +37,24 @@ pub fn judge(end: &LaneEnd, verdict: Verdict, signal: &StopSignal, now: Timestam
         EndedBy::Stalled => Some(StopReason::Stalled),
         EndedBy::Itself | EndedBy::OutputLimit => stop_reason(&verdict.reason, now),
     };
-    let error = match (&stop, end.ended_by) {
-        (Some(StopReason::TimedOut), _) => Some(format!(
-            "the lane was stopped after {} (hint: `relay work --max-minutes N` allows more)",
-            minutes(end.elapsed)
-        )),
-        (Some(StopReason::Stalled), _) => Some(format!(
-            "the lane said nothing for ten minutes and was stopped after {}",
-            minutes(end.elapsed)
-        )),
-        (_, EndedBy::Asked) => None,
-        _ => with_hint(verdict.error, verdict.hint),
+    let (error, hint) = match (&stop, end.ended_by) {
+        (Some(StopReason::TimedOut), _) => {
+            (Some(format!("the lane was stopped after {}", minutes(end.elapsed))), None)
+        }
+        (Some(StopReason::Stalled), _) => {
+            let silent = "the lane said nothing for ten minutes and was stopped after";
+            (Some(format!("{silent} {}", minutes(end.elapsed))), None)
+        }
+        (_, EndedBy::Asked) => (None, None),
+        // A hint may be all that a lane has to say.
+        _ if verdict.error.is_none() => (verdict.hint, None),
+        _ => (verdict.error, verdict.hint),
     };
     LaneResult {
         stop,
         summary: verdict.summary.filter(|s| !s.trim().is_empty()),
         error,
+        hint,
         usage: usage(verdict.usage, end.elapsed),
         note: verdict.note,
     }
@@ -86,13 +90,6 @@ fn usage(lane: LaneUsage, elapsed: Duration) -> Usage {
         turns: lane.turns,
         cost_usd: lane.cost_usd,
         duration_ms: u64::try_from(elapsed.as_millis()).ok(),
-    }
-}
-
-fn with_hint(error: Option<String>, hint: Option<String>) -> Option<String> {
-    match (error, hint) {
-        (Some(error), Some(hint)) => Some(format!("{error} (hint: {hint})")),
-        (error, hint) => error.or(hint),
     }
 }
 

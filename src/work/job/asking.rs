@@ -82,8 +82,9 @@ impl Job {
         self.claim.project.api_base.as_deref().ok_or_else(|| {
             Stop::new(
                 StopReason::ForgeRefused { why: ForgeProblem::Invalid },
-                format!("`{slug}` is linked without a forge (hint: `relay link {slug}` mends it)"),
+                format!("`{slug}` is linked without a forge"),
             )
+            .hint(format!("`relay link {slug}` mends it"))
         })
     }
 }
@@ -111,7 +112,7 @@ mod tests {
             why: ForgeProblem::Unauthorized,
             text: "GET /x: 401 Bad credentials".to_owned(),
         };
-        let said = forge_stop(refused).hinted(&"acme/shop#1".parse().unwrap()).error.unwrap();
+        let said = forge_stop(refused).hinted(&"acme/shop#1".parse().unwrap()).told().unwrap();
         assert!(said.contains("gh auth login") && said.contains("relay task retry"), "{said}");
     }
 }

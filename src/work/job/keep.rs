@@ -37,8 +37,7 @@ impl Job {
                 format!("the work is commit {} in relay's own mirror", work.commit)
             }
         };
-        let error = stop.error.unwrap_or_else(|| stop.reason.to_string());
-        Err(Stop::new(stop.reason, format!("{error}; {kept}")))
+        Err(stop.and(&kept))
     }
 
     /// Keeps what a refused copy has of work; the copy itself goes. It is for a person to look at:

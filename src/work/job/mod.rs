@@ -6,6 +6,7 @@
 
 mod asking;
 mod effects;
+mod halt;
 mod keep;
 mod publish;
 mod report;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::effects::Done;
+pub use self::halt::Stop;
 use self::report::Unrecorded;
 use super::away::Standing;
 use super::copies::Copies;
@@ -32,7 +34,7 @@ use crate::client::{Client, ClientError};
 use crate::forge::github::{Accounts, Login};
 use crate::git::Git;
 use crate::model::{
-    Clock, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, TaskId, Usage, WorkerId, fault,
+    Clock, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, Usage, WorkerId, fault,
 };
 use crate::process::Redactor;
 use tokio_util::sync::CancellationToken;
@@ -94,15 +96,6 @@ pub struct Job {
     login: Option<Login>,
 }
 
-/// Why a job ends before its last step.
-#[derive(Debug)]
-pub struct Stop {
-    /// The reason the site is told.
-    pub reason: StopReason,
-    /// For a person, with a hint where there is one.
-    pub error: Option<String>,
-}
-
 /// What a job has to show for itself when it is released.
 #[derive(Debug, Default)]
 struct Report {
@@ -112,34 +105,6 @@ struct Report {
     pr: Option<(u64, String)>,
     /// The file that keeps work which was not delivered.
     kept: Option<PathBuf>,
-}
-
-impl Stop {
-    /// A stop a person is told about.
-    pub fn new(reason: StopReason, error: impl Into<String>) -> Self {
-        Self { reason, error: Some(error.into()) }
-    }
-
-    /// With what mends it, unless it says so already.
-    fn hinted(mut self, task: &TaskId) -> Self {
-        let has_hint = self.error.as_deref().is_some_and(|error| error.contains("(hint: "));
-        if let Some(hint) = self.reason.hint(task).filter(|_| !has_hint) {
-            let error = self.error.unwrap_or_else(|| self.reason.to_string());
-            self.error = Some(format!("{error} (hint: {hint})"));
-        }
-        self
-    }
-
-    /// The same, and no secret in what a person is told.
-    fn without(self, secrets: &Redactor) -> Self {
-        Self { error: self.error.map(|error| secrets.text(&error)), ..self }
-    }
-}
-
-impl From<StopReason> for Stop {
-    fn from(reason: StopReason) -> Self {
-        Self { reason, error: None }
-    }
 }
 
 /// Does one job and releases its lease. Gives why it stopped.
@@ -175,8 +140,8 @@ pub async fn run(
     if let Err(stop) = &end {
         job.forget_refused_login(stop).await;
         job.log.line(&format!("stopped: {}", stop.reason));
-        if let Some(error) = &stop.error {
-            job.log.line(error);
+        if let Some(error) = stop.told() {
+            job.log.line(&error);
         }
     }
     // The log goes first: the site takes none for a lease that was released.
@@ -234,8 +199,7 @@ impl Job {
             }
             Err(stop) => {
                 let stop = self.for_a_person(stop);
-                let event =
-                    StepEvent::Failed { reason: stop.reason.clone(), error: stop.error.clone() };
+                let event = StepEvent::Failed { reason: stop.reason.clone(), error: stop.told() };
                 self.shared.observer.step(task, step, &event);
                 Err(stop)
             }

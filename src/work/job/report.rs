@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::halt::set_aside;
 use super::{Job, Report, Stop};
 use crate::api::{RecordRequest, ReleaseRequest};
 use crate::model::{Disposition, Effect, LEASE, Lease, Passage, StopReason, Timestamp};
@@ -117,7 +118,7 @@ impl Job {
         rest: Rest,
     ) -> StopReason {
         let (reason, error) =
-            stop.map_or((StopReason::Finished, None), |stop| (stop.reason, stop.error));
+            stop.map_or((StopReason::Finished, None), |stop| (stop.reason.clone(), stop.told()));
         let shared = &self.shared;
         let tell = |event| shared.observer.step(&self.lease.task, Step::Release, &event);
         // A lease that is gone has nothing to release; its end was already recorded.
@@ -146,8 +147,11 @@ impl Job {
         match answer {
             Some(Ok(task)) => {
                 self.let_result_go(&rest);
-                let state = task.map_or_else(String::new, |task| task.state.to_string());
+                let state = task.as_ref().map_or_else(String::new, |task| task.state.to_string());
                 tell(StepEvent::Ended { note: format!("{reason}: the task is {state}") });
+                if let Some(text) = task.as_deref().and_then(set_aside) {
+                    shared.observer.warning(&text);
+                }
                 return reason;
             }
             Some(Err(error)) if is_lost(&error) => {

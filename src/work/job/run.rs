@@ -232,7 +232,8 @@ impl Job {
         report.note.clone_from(&result.note);
         if let Some(reason) = result.stop {
             let filled = disk_filled(&reason, &dir.path);
-            return Err(filled.unwrap_or(Stop { reason, error: result.error }));
+            let stop = || Stop::of_lane(reason, result.error, result.hint);
+            return Err(filled.unwrap_or_else(stop));
         }
         let identity = agent();
         let message = words::commit_message(&self.claim.task);
@@ -284,7 +285,7 @@ impl Job {
             }
             let stop = git_stop(error);
             if !std::mem::replace(&mut told, true) {
-                let why = stop.error.unwrap_or_default();
+                let why = stop.told().unwrap_or_default();
                 let text = format!("{}: the commit waits for the disk: {why}", self.lease.task);
                 self.shared.observer.warning(&text);
                 self.log.line(&text);
@@ -394,8 +395,11 @@ fn lane_note(result: &LaneResult) -> String {
 
 /// What a git error means for the task.
 pub(super) fn git_stop(error: GitError) -> Stop {
-    let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-    Stop::new(StopReason::RepoUnusable { why: error.problem() }, format!("{error}{hint}"))
+    let stop = Stop::new(StopReason::RepoUnusable { why: error.problem() }, error.to_string());
+    match error.hint() {
+        Some(hint) => stop.hint(hint),
+        None => stop,
+    }
 }
 
 /// A path of a lane's may be as long as paths get.
@@ -428,8 +432,9 @@ fn disk_stop(path: &Path, error: &std::io::Error) -> Stop {
         .map_or_else(|| "`relay doctor` shows the disk".to_owned(), |why| why.mend(path));
     Stop::new(
         StopReason::RepoUnusable { why: RepoProblem::Disk },
-        format!("{}: {error} (hint: {hint})", path.display()),
+        format!("{}: {error}", path.display()),
     )
+    .hint(hint)
 }
 
 /// A lane that could not write says whatever it says: where the disk under its copy is full, that
@@ -445,11 +450,9 @@ fn disk_filled(reason: &StopReason, copy: &Path) -> Option<Stop> {
     if !may_be || !Room::of(copy).is_ok_and(Room::is_full) {
         return None;
     }
-    let full = DiskProblem::Full.mend(copy);
-    Some(Stop::new(
-        StopReason::RepoUnusable { why: RepoProblem::Disk },
-        format!("the disk under {} filled up during the run (hint: {full})", copy.display()),
-    ))
+    let text = format!("the disk under {} filled up during the run", copy.display());
+    let stop = Stop::new(StopReason::RepoUnusable { why: RepoProblem::Disk }, text);
+    Some(stop.hint(DiskProblem::Full.mend(copy)))
 }
 
 #[cfg(test)]

@@ -14,22 +14,24 @@ use crate::work::login::Login;
 /// What claude takes for its home, instead of `~/.claude` and `~/.claude.json`.
 const HOME_OF_CLAUDE: &str = "CLAUDE_CONFIG_DIR";
 
-const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in \
-                      (hint: `relay doctor` says what is missing)";
+const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in";
 
 /// The turns of a run where no preference names a number: the seed's.
 const TURNS: u32 = 40;
 
 impl Lanes {
     pub(super) fn prepare_claude(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
-        let program = self.claude.as_deref().ok_or_else(|| Stop {
-            reason: StopReason::NotLoggedIn,
-            error: Some("the program `claude` is not on PATH (hint: `relay doctor`)".to_owned()),
+        let program = self.claude.as_deref().ok_or_else(|| {
+            Stop::new(StopReason::NotLoggedIn, "the program `claude` is not on PATH")
+                .hint("`relay doctor`")
         })?;
         let around = match &self.boxing.claude {
             _ if !self.sandbox => Around::Processes(&self.boxing.confinement),
             Some(wall) => Around::Walls(wall),
-            None => return Err(Stop::new(StopReason::SandboxUnavailable, NO_BOX)),
+            None => {
+                return Err(Stop::new(StopReason::SandboxUnavailable, NO_BOX)
+                    .hint("`relay doctor` says what is missing"));
+            }
         };
         for store in &self.stores {
             if let Err(error) = std::fs::create_dir_all(store) {

@@ -150,10 +150,8 @@ impl Lanes {
         if lane.process_name().is_some() {
             return self.prepare_process(brief);
         }
-        Err(Stop {
-            reason: StopReason::VendorError,
-            error: Some(format!("this version of relay cannot run the lane `{lane}`")),
-        })
+        let text = format!("this version of relay cannot run the lane `{lane}`");
+        Err(Stop::new(StopReason::VendorError, text))
     }
 
     /// Takes what must never be seen out of a text; `token` is that of the job's forge.
@@ -171,7 +169,7 @@ impl Lanes {
     ) -> Result<Prepared, Stop> {
         // Behind a wall a program that is not there looks like one that failed.
         check_executable(lane.program).map_err(|error| {
-            Stop::new(StopReason::VendorError, format!("{error} (hint: `relay lane ls`)"))
+            Stop::new(StopReason::VendorError, error.to_string()).hint("`relay lane ls`")
         })?;
         let (path, args, cwd) = match around {
             Around::Walls(wall) if wall.has_walls() => self.walled(brief, wall, &lane)?,

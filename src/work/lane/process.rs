@@ -14,11 +14,9 @@ impl Lanes {
         let lane = &brief.task.lane;
         let name = lane.process_name().unwrap_or_default();
         let path = self.process_dir.join(format!("{name}.json"));
-        let config = process_config(&path).map_err(|error| Stop {
-            reason: StopReason::ProtocolViolation,
-            error: Some(format!(
-                "{error} (hint: `relay lane ls` shows every lane's configuration)"
-            )),
+        let config = process_config(&path).map_err(|error| {
+            Stop::new(StopReason::ProtocolViolation, error)
+                .hint("`relay lane ls` shows every lane's configuration")
         })?;
         let job_key = brief.task.id.to_string();
         let repo = brief.task.id.repo.to_string();

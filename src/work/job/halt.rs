@@ -1,0 +1,112 @@
+//! Why a job ends before its last step: the reason, what happened, and what mends it. They stay
+//! apart until a person is told, so that each can be looked at, and a hint is never said twice.
+
+use crate::model::{StopReason, Task, TaskId};
+use crate::process::Redactor;
+
+/// Why a job ends before its last step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The reason the site is told.
+    pub reason: StopReason,
+    error: Option<String>,
+    hint: Option<String>,
+}
+
+impl Stop {
+    /// A stop a person is told about.
+    pub fn new(reason: StopReason, error: impl Into<String>) -> Self {
+        Self { reason, error: Some(error.into()), hint: None }
+    }
+
+    /// What a lane's end came to.
+    pub fn of_lane(reason: StopReason, error: Option<String>, hint: Option<String>) -> Self {
+        Self { reason, error, hint }
+    }
+
+    /// The same with what mends it; the reason's own hint is not said then.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The same with more of what happened.
+    #[must_use]
+    pub(super) fn and(self, more: &str) -> Self {
+        let error = self.error.unwrap_or_else(|| self.reason.to_string());
+        Self { error: Some(format!("{error}; {more}")), ..self }
+    }
+
+    /// With what mends it, unless it knows better.
+    pub(super) fn hinted(self, task: &TaskId) -> Self {
+        let hint = self.hint.or_else(|| self.reason.hint(task));
+        Self { hint, ..self }
+    }
+
+    /// The same, and no secret in what a person is told.
+    pub(super) fn without(self, secrets: &Redactor) -> Self {
+        let clean = |text: Option<String>| text.map(|text| secrets.text(&text));
+        Self { error: clean(self.error), hint: clean(self.hint), ..self }
+    }
+
+    /// For a person: what happened, and what mends it. `None` where there is nothing to say but
+    /// the reason.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        match (&self.error, &self.hint) {
+            (error, None) => error.clone(),
+            (error, Some(hint)) => {
+                let error = error.clone().unwrap_or_else(|| self.reason.to_string());
+                Some(format!("{error} (hint: {hint})"))
+            }
+        }
+    }
+}
+
+impl From<StopReason> for Stop {
+    fn from(reason: StopReason) -> Self {
+        Self { reason, error: None, hint: None }
+    }
+}
+
+/// What a worker says of a task whose run it ended, where the site then set it aside.
+pub(super) fn set_aside(task: &Task) -> Option<String> {
+    let aside = task.stop_reason.as_ref().filter(|reason| **reason == StopReason::Quarantined)?;
+    let hint = aside.hint(&task.id).map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+    Some(format!("{} is set aside: its runs crash at once, three in a row{hint}", task.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::task::sample;
+
+    #[test]
+    fn a_hint_is_said_once_whatever_the_error_says() {
+        let task: TaskId = "acme/shop#1".parse().unwrap();
+        let told = |stop: Stop| stop.hinted(&task).hinted(&task).told().unwrap();
+        let own = Stop::new(StopReason::TimedOut, "it took long").hint("be quick");
+        assert_eq!(told(own), "it took long (hint: be quick)");
+        // A lane's words can hold what looks like one.
+        let quoting = told(Stop::new(StopReason::NoChanges, "it said (hint: nothing)"));
+        assert!(
+            quoting.ends_with("(hint: `relay task log 'acme/shop#1'` shows what the lane did)")
+        );
+        let bare = told(StopReason::NoChanges.into());
+        assert!(bare.starts_with("no_changes (hint: "), "{bare}");
+        let kept = told(Stop::new(StopReason::TimedOut, "late").hint("be quick").and("it is kept"));
+        assert_eq!(kept, "late; it is kept (hint: be quick)");
+        assert_eq!(Stop::from(StopReason::LeaseLost).hinted(&task).told(), None);
+    }
+
+    #[test]
+    fn a_task_that_is_set_aside_is_told_with_what_to_do() {
+        let task = sample::task();
+        assert_eq!(set_aside(&task), None);
+        let aside = Task { stop_reason: Some(StopReason::Quarantined), ..task };
+        let said = set_aside(&aside).unwrap();
+        assert!(
+            said.starts_with("acme/shop#12 is set aside: ") && said.contains("relay task retry")
+        );
+    }
+}
