@@ -21,7 +21,7 @@ use crate::api::{
     CancelRequest, ClaimAnswer, ClaimRequest, CreateTask, Doorbell, DoorbellQuery, EventsAnswer,
     EventsQuery, HealthAnswer, HeartbeatAnswer, HeartbeatRequest, LinkProject, LocalPull,
     LogAnswer, LogChunk, LogQuery, LogTaken, OpenLocalPull, PreferRequest, Preferences, Projects,
-    RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, SetDone, StartRequest,
+    REVISION, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, SetDone, StartRequest,
     StatusAnswer, TaskDetail, Tasks, TasksQuery, Workers,
 };
 use crate::model::{
@@ -64,7 +64,19 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn of_version(endpoint: Endpoint, version: &str) -> Result<Self, ClientError> {
-        Ok(Self { transport: Transport::new(endpoint, version)? })
+        Self::of_revision(endpoint, version, REVISION)
+    }
+
+    /// A client that says it speaks another revision of the API.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn of_revision(
+        endpoint: Endpoint,
+        version: &str,
+        revision: u32,
+    ) -> Result<Self, ClientError> {
+        Ok(Self { transport: Transport::new(endpoint, version, revision)? })
     }
 
     /// The same client with a token, which is shown with each request and in no message.

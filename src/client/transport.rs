@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{ClientError, Endpoint, Reach};
-use crate::api::{Problem, VERSION_HEADER};
+use crate::api::{Problem, REVISION_HEADER, VERSION_HEADER, lenient};
 use crate::model::Secret;
 
 /// How long a request that is not held may take. The slowest one asks a forge.
@@ -50,6 +50,7 @@ pub(super) struct Transport {
     base: String,
     endpoint: Endpoint,
     version: String,
+    revision: u32,
     pub(super) token: Option<Secret>,
     pub(super) reach: Option<Arc<dyn Reach>>,
     /// Kept open while a path through `/proc/self/fd` leads to the socket.
@@ -57,7 +58,11 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub(super) fn new(endpoint: Endpoint, version: &str) -> Result<Self, ClientError> {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        version: &str,
+        revision: u32,
+    ) -> Result<Self, ClientError> {
         let failed = |why: String| ClientError::Setup { endpoint: endpoint.to_string(), why };
         let builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -84,6 +89,7 @@ impl Transport {
             base,
             endpoint,
             version: version.to_owned(),
+            revision,
             token: None,
             reach: None,
             _folder: folder.map(Arc::new),
@@ -110,12 +116,12 @@ impl Transport {
             if let (Some(reach), Ok(_)) = (&self.reach, &answer) {
                 reach.answered();
             }
-            return read(&path, &answer?);
+            return answer?.read(&path);
         }
         let ask = || self.send(Method::GET, &path, None, after);
         match ask().await {
-            Err(ClientError::Unreachable { .. }) => read(&path, &ask().await?),
-            other => read(&path, &other?),
+            Err(ClientError::Unreachable { .. }) => ask().await?.read(&path),
+            other => other?.read(&path),
         }
     }
 
@@ -136,9 +142,7 @@ impl Transport {
         body: &B,
     ) -> Result<A, ClientError> {
         let body = serde_json::to_vec(body).map_err(|e| bad_answer(path, &e))?;
-        let bytes = self.send(Method::POST, path, Some(body), after).await?;
-        // A route without an answer says nothing, which reads as `null`.
-        read(path, if bytes.is_empty() { b"null" } else { &bytes })
+        self.send(Method::POST, path, Some(body), after).await?.read(path)
     }
 
     /// One request. Whoever watches over the site's reach hears how it went.
@@ -148,7 +152,7 @@ impl Transport {
         path: &str,
         body: Option<Vec<u8>>,
         after: Duration,
-    ) -> Result<Vec<u8>, ClientError> {
+    ) -> Result<Said, ClientError> {
         let answer = self.exchange(method, path, body, after).await;
         if let Some(reach) = &self.reach {
             match &answer {
@@ -165,11 +169,12 @@ impl Transport {
         path: &str,
         body: Option<Vec<u8>>,
         after: Duration,
-    ) -> Result<Vec<u8>, ClientError> {
+    ) -> Result<Said, ClientError> {
         let mut request = self
             .http
             .request(method, format!("{}{path}", self.base))
             .header(VERSION_HEADER, &self.version)
+            .header(REVISION_HEADER, self.revision)
             .timeout(after);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose());
@@ -181,17 +186,15 @@ impl Transport {
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = self.body(&mut response, path, after).await?;
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-        if let Some(theirs) = text(VERSION_HEADER).filter(|theirs| *theirs != self.version) {
-            return Err(ClientError::Version {
-                theirs: theirs.to_owned(),
-                ours: self.version.clone(),
-            });
-        }
+        let is_newer = match text(VERSION_HEADER) {
+            Some(theirs) => self.compare(theirs, text(REVISION_HEADER))?,
+            None => false,
+        };
         let is_json = text("content-type").is_some_and(|kind| {
             kind.starts_with("application/json") || kind.starts_with("application/problem+json")
         });
         if status.is_success() && (is_json || bytes.is_empty()) {
-            return Ok(bytes);
+            return Ok(Said { bytes, is_newer });
         }
         let retry_after = text("retry-after").and_then(|seconds| seconds.trim().parse().ok());
         match serde_json::from_slice::<Problem>(&bytes) {
@@ -236,6 +239,22 @@ impl Transport {
                 None => return Ok(bytes),
             }
         }
+    }
+
+    /// Whether the site is newer by one revision. A home's owner has to be this very version; a
+    /// site over the network may be one revision apart (docs/api.md).
+    fn compare(&self, version: &str, revision: Option<&str>) -> Result<bool, ClientError> {
+        let near = match &self.endpoint {
+            Endpoint::Unix(_) => version == self.version,
+            Endpoint::Http(_) => revision.is_none_or(|theirs| {
+                theirs.parse().is_ok_and(|theirs: u32| theirs.abs_diff(self.revision) <= 1)
+            }),
+        };
+        if !near {
+            let (theirs, ours) = (version.to_owned(), self.version.clone());
+            return Err(ClientError::Version { theirs, ours });
+        }
+        Ok(revision.and_then(|r| r.parse().ok()).is_some_and(|theirs: u32| theirs > self.revision))
     }
 
     fn unreachable(&self, why: String) -> ClientError {
@@ -299,8 +318,24 @@ fn query_string<Q: Serialize>(route: &str, query: &Q) -> Result<String, ClientEr
     Ok(url.query().unwrap_or_default().to_owned())
 }
 
-fn read<A: DeserializeOwned>(route: &str, bytes: &[u8]) -> Result<A, ClientError> {
-    serde_json::from_slice(bytes).map_err(|e| bad_answer(route, &e))
+/// An answer of the site.
+struct Said {
+    bytes: Vec<u8>,
+    /// The site is newer: what this client does not know is left out.
+    is_newer: bool,
+}
+
+impl Said {
+    fn read<A: DeserializeOwned>(&self, route: &str) -> Result<A, ClientError> {
+        // A route without an answer says nothing, which reads as `null`.
+        let bytes = if self.bytes.is_empty() { b"null".as_slice() } else { &self.bytes };
+        let read = if self.is_newer {
+            serde_json::from_slice(bytes).and_then(lenient::body)
+        } else {
+            serde_json::from_slice(bytes)
+        };
+        read.map_err(|e| bad_answer(route, &e))
+    }
 }
 
 fn bad_answer(route: &str, error: &serde_json::Error) -> ClientError {

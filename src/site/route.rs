@@ -44,6 +44,8 @@ pub(super) struct Route {
     pub refuses: &'static [Code],
     pub body_max: usize,
     pub time: Duration,
+    /// Whether it counts how often it is asked; a probe is told the truth however many ask.
+    pub paced: bool,
     pub takes: Operation,
     handler: MethodRouter<Arc<Site>>,
 }
@@ -116,6 +118,7 @@ impl Route {
             refuses: &[],
             body_max: BODY_MAX,
             time: TIME,
+            paced: true,
             takes,
             handler: on(filter, handler),
         }
@@ -151,6 +154,12 @@ impl Route {
         self
     }
 
+    /// Asked as often as anybody likes, by anybody.
+    pub fn unpaced(mut self) -> Self {
+        self.paced = false;
+        self
+    }
+
     /// Where the handler gives a bare response: what is in it.
     pub fn gives<T: JsonSchema>(mut self) -> Self {
         self.takes.gives = Gives::Json(schema_of::<T>);
@@ -165,12 +174,12 @@ impl Route {
 
     /// The route for axum, behind the check of who asks.
     pub fn into_axum(self, site: &Arc<Site>) -> (String, MethodRouter<Arc<Site>>) {
+        let limited = self.handler.route_layer(DefaultBodyLimit::max(self.body_max));
+        if self.scopes.is_empty() && !self.paced {
+            return (self.path, limited);
+        }
         let guard = (Arc::clone(site), self.scopes);
-        let guarded = self
-            .handler
-            .route_layer(DefaultBodyLimit::max(self.body_max))
-            .route_layer(from_fn_with_state(guard, admit));
-        (self.path, guarded)
+        (self.path, limited.route_layer(from_fn_with_state(guard, admit)))
     }
 }
 

@@ -162,9 +162,11 @@ fn site_routes() -> Vec<Route> {
             .gives_text("text/css")
             .says("How that page looks."),
         Route::new(Method::GET, route::HEALTHZ.to_owned(), probe::alive)
+            .unpaced()
             .gives_text("text/plain")
             .says("The process is alive. Asks the database nothing."),
         Route::new(Method::GET, route::READYZ.to_owned(), probe::ready)
+            .unpaced()
             .gives_text("text/plain")
             .says(
                 "The database answers, and the site is not stopping. Asked at most once a second.",

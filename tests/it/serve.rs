@@ -5,3 +5,4 @@ mod answers;
 mod input;
 mod net;
 mod stop;
+mod versions;
