@@ -6,6 +6,7 @@ pub mod feed;
 pub mod lenient;
 pub mod problem;
 pub mod route;
+pub mod setup;
 pub mod tasks;
 pub mod tokens;
 pub mod work;
@@ -13,6 +14,9 @@ pub mod work;
 pub use feed::{EventsAnswer, EventsQuery, HealthAnswer, LogAnswer, LogQuery, StatusAnswer};
 pub use problem::{Code, Problem};
 pub use route::{PREFIX, REQUEST_ID_HEADER, REVISION, REVISION_HEADER, VERSION_HEADER};
+pub use setup::{
+    AskDevice, CreateInvite, CreateSignIn, DeviceCode, Invite, PollDevice, RedeemInvite, SignIn,
+};
 pub use tasks::{
     CancelRequest, CreateTask, LinkProject, LocalPull, OpenLocalPull, PreferRequest, Preferences,
     Projects, SetDone, TaskDetail, Tasks, TasksQuery,

@@ -43,6 +43,14 @@ pub enum Code {
     /// The site's database cannot be reached. The site goes on by itself once it can; whether a
     /// request that changes something was done is not known, and asking again is safe.
     DatabaseAway,
+    /// Nobody has answered the machine that asks for a token (RFC 8628 §3.5).
+    AuthorizationPending,
+    /// The same, and it asks too often.
+    SlowDown,
+    /// A person answered that it gets none.
+    AccessDenied,
+    /// Its code is over, or was used.
+    ExpiredToken,
     /// The site failed; its log says how.
     Internal,
     /// A code of a newer site.
@@ -52,8 +60,12 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the page.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::BadRequest,
+        Self::AuthorizationPending,
+        Self::SlowDown,
+        Self::AccessDenied,
+        Self::ExpiredToken,
         Self::Unauthorized,
         Self::Forbidden,
         Self::NotFound,
@@ -78,6 +90,10 @@ impl Code {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BadRequest => "bad_request",
+            Self::AuthorizationPending => "authorization_pending",
+            Self::SlowDown => "slow_down",
+            Self::AccessDenied => "access_denied",
+            Self::ExpiredToken => "expired_token",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
@@ -99,11 +115,22 @@ impl Code {
         }
     }
 
+    /// Whether RFC 8628 knows the word, as the `error` of a problem.
+    #[must_use]
+    pub const fn is_of_device_flow(self) -> bool {
+        use Code::{AccessDenied, AuthorizationPending, ExpiredToken, SlowDown};
+        matches!(self, AccessDenied | AuthorizationPending | ExpiredToken | SlowDown)
+    }
+
     /// What it means, the same for every problem with this code.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::BadRequest => "The request is not what the route takes",
+            Self::AuthorizationPending => "Nobody has answered yet",
+            Self::SlowDown => "Asked too often",
+            Self::AccessDenied => "A person said no",
+            Self::ExpiredToken => "The code is over, or was used",
             Self::Unauthorized => "A token that is known here is needed",
             Self::Forbidden => "The token may not do this",
             Self::NotFound => "There is no such thing",
@@ -128,7 +155,11 @@ impl Code {
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
-            Self::BadRequest => 400,
+            Self::BadRequest
+            | Self::AuthorizationPending
+            | Self::SlowDown
+            | Self::AccessDenied
+            | Self::ExpiredToken => 400,
             Self::Unauthorized => 401,
             Self::Forbidden => 403,
             Self::NotFound => 404,

@@ -64,6 +64,21 @@ pub const TOKENS: &str = "/tokens";
 pub const TOKEN_REVOKE: &str = "/tokens/{id}/revoke";
 /// `GET`: what the token that asks may.
 pub const WHO_AM_I: &str = "/whoami";
+/// `POST`: make one.
+pub const INVITES: &str = "/invites";
+/// `POST`, without a token: an invite for a token.
+pub const INVITE_REDEEM: &str = "/invites/redeem";
+/// `POST`, without a token: a machine asks (RFC 8628).
+pub const DEVICE_CODE: &str = "/device/code";
+/// `POST`, without a token: whether it was answered.
+pub const DEVICE_TOKEN: &str = "/device/token";
+/// `POST`: a link that signs a person in.
+pub const SIGN_INS: &str = "/sign-ins";
+
+/// The page where a person answers machines; not under [`PREFIX`].
+pub const DEVICE_PAGE: &str = "/device";
+/// The page that a link of `relay open` leads to; not under [`PREFIX`].
+pub const OPEN_PAGE: &str = "/open/{code}";
 
 /// `GET`: the database, read through.
 pub const HEALTH: &str = "/health";

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use relay_sandbox::{DomainError, parse_domains, refused};
 
+use super::credentials::{Kept, KeptError, KeptToken};
 use crate::client::{Endpoint, EndpointError};
 use crate::model::fault::FaultPlanError;
-use crate::model::{FaultPlan, Secret};
+use crate::model::{FaultPlan, Secret, WorkerName};
 
 /// GitHub's public REST base.
 const GITHUB_API: &str = "https://api.github.com";
@@ -28,8 +29,18 @@ pub struct Config {
     pub user: String,
     /// RELAY_SITE: a site elsewhere. Without it the owner of `home` is asked.
     pub site: Option<Endpoint>,
-    /// RELAY_TOKEN: what this machine shows to that site.
+    /// Whether RELAY_SITE says so, and not what `relay setup` left.
+    pub site_is_of_environment: bool,
+    /// RELAY_TOKEN, or what `relay setup` got: what this machine shows to that site.
     pub token: Option<Secret>,
+    /// The worker that the token of `relay setup` speaks for.
+    pub worker: Option<WorkerName>,
+    /// Why a token that is there is shown to nobody, for a person.
+    pub token_held_back: Option<String>,
+    /// RELAY_PLAIN_HTTP=1: a token may go to a site that is no loopback without TLS.
+    pub plain_http: bool,
+    /// Every token of a site that this machine has, used or not: none may be seen.
+    pub site_secrets: Vec<Secret>,
     /// DATABASE_URL: where `relay serve` keeps the queue.
     pub database_url: Option<Secret>,
     /// RELAY_GITHUB_TOKEN: beats what `gh auth token` says.
@@ -104,6 +115,15 @@ pub enum ConfigError {
     /// RELAY_FAULT is not a fault.
     #[error("RELAY_FAULT: {0}")]
     Fault(#[from] FaultPlanError),
+    /// What `relay setup` left cannot be used.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// The token would go over the network for others to read.
+    #[error("{site} is no https:// address: whoever is on the way would read the token")]
+    Plain {
+        /// The site.
+        site: String,
+    },
     /// A path that is not absolute.
     #[error("{name}: `{value}` is not an absolute path")]
     Path {
@@ -122,6 +142,11 @@ impl ConfigError {
             Self::NoHome | Self::PathText { .. } => {
                 Some("export RELAY_HOME=/some/folder".to_owned())
             }
+            Self::Kept(error) => error.hint(),
+            Self::Plain { .. } => Some(
+                "use https://, or RELAY_PLAIN_HTTP=1 where the network itself is encrypted (a VPN)"
+                    .to_owned(),
+            ),
             Self::Site(_)
             | Self::Seconds { .. }
             | Self::Domain(_)
@@ -142,7 +167,40 @@ impl Config {
         reason = "this is the one place that reads the environment"
     )]
     pub fn read() -> Result<Self, ConfigError> {
-        Self::from_environment(std::env::vars_os().collect())
+        let config = Self::from_environment(std::env::vars_os().collect())?;
+        let kept = Kept::read(&config.home)?;
+        config.with_kept(kept)
+    }
+
+    /// The same with what `relay setup` left in the home. The environment beats it, and its token
+    /// is shown to the site that it was made for and to no other.
+    ///
+    /// # Errors
+    /// Where a token would go over the network for others to read.
+    pub fn with_kept(mut self, kept: Kept) -> Result<Self, ConfigError> {
+        self.plain_http |= kept.plain_http && self.site.is_none();
+        self.site = self.site.or(kept.site);
+        if let Some(KeptToken { site, token, worker }) = kept.token {
+            self.site_secrets.push(token.clone());
+            let unset = self.token.is_none();
+            match &self.site {
+                Some(here) if unset && *here == site => {
+                    (self.token, self.worker) = (Some(token), worker);
+                }
+                Some(here) if unset => {
+                    self.token_held_back = Some(format!(
+                        "the token of `relay setup` is for {site}, so it is not shown to {here}"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        match &self.site {
+            Some(site) if self.token.is_some() && !self.plain_http && !site.is_private() => {
+                Err(ConfigError::Plain { site: site.to_string() })
+            }
+            _ => Ok(self),
+        }
     }
 
     /// The settings of `environment`. An empty value is as good as none.
@@ -173,7 +231,12 @@ impl Config {
                 .unwrap_or_else(|| PathBuf::from("/tmp")),
             user: text("USER").or_else(|| text("LOGNAME")).unwrap_or_else(|| "local".to_owned()),
             site: text("RELAY_SITE").map(|v| v.parse()).transpose()?,
+            site_is_of_environment: get("RELAY_SITE").is_some(),
             token: text("RELAY_TOKEN").map(Secret::new),
+            worker: None,
+            token_held_back: None,
+            plain_http: text("RELAY_PLAIN_HTTP").is_some_and(|v| v != "0"),
+            site_secrets: text("RELAY_TOKEN").map(Secret::new).into_iter().collect(),
             database_url: text("DATABASE_URL").map(Secret::new),
             github_token: text("RELAY_GITHUB_TOKEN").map(Secret::new),
             github_api: text("RELAY_GITHUB_API").unwrap_or_else(|| GITHUB_API.to_owned()),
@@ -298,6 +361,54 @@ mod tests {
         assert_eq!(config.github_token.as_ref().map(Secret::expose), Some("ghp_secret"));
         assert_eq!(config.max_interval, Some(Duration::from_secs(900)));
         assert!(!config.debug);
+    }
+
+    fn kept(site: &str) -> Kept {
+        let token = KeptToken {
+            site: site.parse().expect("a site"),
+            token: Secret::new("relay_kept"),
+            worker: Some("desk".parse().expect("a name")),
+        };
+        Kept { site: Some(token.site.clone()), plain_http: false, token: Some(token) }
+    }
+
+    #[test]
+    fn a_token_is_shown_to_the_site_it_was_made_for_and_no_other() {
+        let with = |vars: &[(&str, &str)], site: &str| {
+            let config = of(&[&[("HOME", "/home/ada")], vars].concat()).expect("valid");
+            config.with_kept(kept(site))
+        };
+        let shown = |config: &Config| config.token.as_ref().map(|t| t.expose().to_owned());
+        let config = with(&[], "https://a.example").expect("valid");
+        assert_eq!(shown(&config).as_deref(), Some("relay_kept"));
+        assert_eq!(config.worker.as_ref().map(WorkerName::as_str), Some("desk"));
+        let other = [("RELAY_SITE", "https://b.example")];
+        let config = with(&other, "https://a.example").expect("valid");
+        assert_eq!((shown(&config), config.worker.is_some()), (None, false));
+        let why = config.token_held_back.expect("it is said");
+        assert!(why.contains("https://a.example") && why.contains("https://b.example"), "{why}");
+        assert_eq!(config.site_secrets.len(), 1, "it is looked for in what lanes write");
+        let own = [other[0], ("RELAY_TOKEN", "relay_own")];
+        let config = with(&own, "https://a.example").expect("valid");
+        assert_eq!(shown(&config).as_deref(), Some("relay_own"));
+        assert_eq!((config.token_held_back, config.site_secrets.len()), (None, 2));
+    }
+
+    #[test]
+    fn a_token_goes_to_no_far_site_without_tls() {
+        let far = ("RELAY_SITE", "http://10.0.0.7:7410");
+        let with = |vars: &[(&str, &str)]| {
+            let config = of(&[&[("HOME", "/home/ada"), far], vars].concat()).expect("valid");
+            config.with_kept(Kept::default())
+        };
+        let token = ("RELAY_TOKEN", "relay_own");
+        let refused = with(&[token]).expect_err("it would be read");
+        assert!(refused.hint().expect("a hint").contains("RELAY_PLAIN_HTTP"));
+        assert!(with(&[]).is_ok(), "without a token there is nothing to read");
+        assert!(with(&[token, ("RELAY_PLAIN_HTTP", "1")]).is_ok());
+        let config = of(&[("HOME", "/home/ada")]).expect("valid");
+        assert!(config.clone().with_kept(kept("http://10.0.0.7")).is_err());
+        assert!(config.with_kept(Kept { plain_http: true, ..kept("http://10.0.0.7") }).is_ok());
     }
 
     #[test]

@@ -82,7 +82,14 @@ impl Context {
     /// The same on another home, with no site elsewhere and no login: for the demo.
     #[must_use]
     pub fn in_home(&self, home: PathBuf) -> Self {
-        let config = Config { home, site: None, github_token: None, ..self.config.clone() };
+        let config = Config {
+            home,
+            site: None,
+            token: None,
+            worker: None,
+            github_token: None,
+            ..self.config.clone()
+        };
         let (clock, faults) = (Arc::clone(&self.clock), self.faults());
         let accounts = Arc::new(machine::accounts(&config, Arc::clone(&clock)));
         Self { config, clock, output: self.output, faults, accounts }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use super::ConfigError;
+use super::credentials::KeptError;
 use super::exit::Exit;
 use crate::client::{ClientError, EndpointError};
 use crate::model::IdError;
@@ -83,6 +84,9 @@ fn known(cause: &(dyn std::error::Error + 'static)) -> Option<(Exit, Option<Stri
     }
     if let Some(error) = cause.downcast_ref::<ConfigError>() {
         return Some((Exit::Usage, error.hint()));
+    }
+    if let Some(error) = cause.downcast_ref::<KeptError>() {
+        return Some((Exit::Failed, error.hint()));
     }
     let usage = cause.is::<IdError>() || cause.is::<EndpointError>();
     usage.then_some((Exit::Usage, None))

@@ -62,8 +62,14 @@ impl From<Code> for Exit {
             }
             Code::NotFound => Self::NotFound,
             Code::LeaseLost | Code::WorkerUnknown | Code::Conflict => Self::Conflict,
-            Code::Forge | Code::Timeout | Code::TooMany => Self::Unreachable,
-            Code::Unauthorized | Code::Forbidden => Self::NotReady,
+            Code::Forge
+            | Code::Timeout
+            | Code::TooMany
+            | Code::AuthorizationPending
+            | Code::SlowDown => Self::Unreachable,
+            Code::Unauthorized | Code::Forbidden | Code::AccessDenied | Code::ExpiredToken => {
+                Self::NotReady
+            }
             Code::VersionMismatch => Self::Version,
             Code::Disk | Code::Busy | Code::DatabaseAway | Code::Internal | Code::Unknown => {
                 Self::Failed

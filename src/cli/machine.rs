@@ -9,8 +9,10 @@ use relay_sandbox::{STORES, Tools};
 
 use super::config::Config;
 use super::context::Context;
+use super::error::Failure;
+use super::exit::Exit;
 use crate::forge::github::{Accounts, Login, PersonsLogin, host_of};
-use crate::model::{Clock, ForgeProblem, Secret};
+use crate::model::{Clock, ForgeProblem, Secret, WorkerName};
 use crate::work::boxing::{Boxing, try_box};
 use crate::work::lane::Lanes;
 use crate::work::login::Logins;
@@ -108,4 +110,27 @@ pub fn own_program() -> std::io::Result<PathBuf> {
     // Linux says so of a program that was replaced while it runs; the new one is at the old place.
     let text = path.to_string_lossy();
     Ok(text.strip_suffix(" (deleted)").map_or_else(|| path.clone(), |p| Path::new(p).to_owned()))
+}
+
+/// The machine's name with what cannot stand in a worker's name left out.
+pub fn worker_name(host: &str) -> anyhow::Result<WorkerName> {
+    let kept: String =
+        host.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(64).collect();
+    kept.parse().map_err(|_| {
+        Failure::new(Exit::Usage, format!("`{host}` cannot be a worker's name"))
+            .hint("name it: --name NAME")
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machines_name_is_made_a_workers() {
+        let name = |host| worker_name(host).map(|n| n.to_string()).ok();
+        assert_eq!(name("Ann's-MacBook.local"), Some("Anns-MacBook.local".to_owned()));
+        assert_eq!(name("…"), None);
+    }
 }

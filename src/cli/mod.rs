@@ -5,18 +5,22 @@
 mod completions;
 mod config;
 mod context;
+mod credentials;
 mod demo;
 mod doctor;
 mod error;
 mod events;
 mod exit;
+mod invite;
 mod lane;
 mod link;
 mod machine;
+mod open;
 mod output;
 mod prefer;
 mod progress;
 mod serve;
+mod setup;
 mod site;
 mod table;
 mod task;
@@ -31,6 +35,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use config::{Config, ConfigError};
+pub use credentials::{Kept, KeptError, KeptToken};
 pub use demo::{DEMO_LANE, demo_lane_main};
 pub use exit::Exit;
 
@@ -56,6 +61,12 @@ enum Command {
     Work(work::Options),
     /// Serve one queue to many machines
     Serve(serve::Options),
+    /// Make this machine a worker of a site
+    Setup(setup::Options),
+    /// Sign in to the site's pages
+    Open(open::Options),
+    /// Make codes with which other machines become workers of this site
+    Invite(invite::Options),
     /// Make, list and revoke what other machines show to the site
     Token(token::Options),
     /// See the whole flow on a scratch repository: no login, no network
@@ -112,6 +123,9 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Task(options) => options.run(&context).await,
             Command::Work(options) => options.run(&context).await,
             Command::Serve(options) => options.run(&context).await,
+            Command::Setup(options) => options.run(&context).await,
+            Command::Open(options) => options.run(&context).await,
+            Command::Invite(options) => options.run(&context).await,
             Command::Token(options) => options.run(&context).await,
             Command::Demo(options) => options.run(&context).await,
             Command::Lane(options) => options.run(&context).await,

@@ -53,6 +53,9 @@ impl Site {
 
     async fn open(context: &Context, role: Role) -> anyhow::Result<Self> {
         if let Some(endpoint) = &context.config.site {
+            if let Some(why) = &context.config.token_held_back {
+                context.output.note(why);
+            }
             let client = Client::new(endpoint.clone())?;
             let client = match &context.config.token {
                 Some(token) => client.with_token(token.clone()),

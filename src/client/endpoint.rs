@@ -21,6 +21,20 @@ pub struct EndpointError {
     pub text: String,
 }
 
+impl Endpoint {
+    /// Whether nobody on the way can read what is said: a socket, TLS, or this machine's own
+    /// loopback.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        let Self::Http(url) = self else { return true };
+        let Ok(url) = reqwest::Url::parse(url) else { return false };
+        let host = url.host_str().unwrap_or_default();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let loopback = address.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        url.scheme() == "https" || host == "localhost" || loopback
+    }
+}
+
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
@@ -73,6 +87,29 @@ mod tests {
             ("unix:/run/relay.sock", "unix:/run/relay.sock"),
         ] {
             assert_eq!(text.parse::<Endpoint>().map(|e| e.to_string()), Ok(shown.to_owned()));
+        }
+    }
+
+    #[test]
+    fn only_loopback_does_without_tls() {
+        let private = |text: &str| text.parse::<Endpoint>().map(|site| site.is_private());
+        for text in [
+            "https://a.example",
+            "unix:/x",
+            "http://127.8.0.1:1",
+            "http://[::1]:7410",
+            "http://localhost:7410",
+        ] {
+            assert_eq!(private(text), Ok(true), "{text}");
+        }
+        for text in [
+            "http://a.example",
+            "http://10.0.0.1",
+            "http://localhost.example",
+            "http://127.0.0.1.example",
+            "http://[::2]",
+        ] {
+            assert_eq!(private(text), Ok(false), "{text}");
         }
     }
 

@@ -2,7 +2,10 @@
 
 use super::{Client, ClientError, NOTHING, plain};
 use crate::api::route;
-use crate::api::{CreateToken, CreatedToken, RevokeToken, RevokedToken, Tokens, WhoAmI};
+use crate::api::{
+    AskDevice, CreateInvite, CreateSignIn, CreateToken, CreatedToken, DeviceCode, Invite,
+    PollDevice, RedeemInvite, RevokeToken, RevokedToken, SignIn, Tokens, WhoAmI,
+};
 use crate::model::{Token, TokenId};
 
 impl Client {
@@ -25,5 +28,30 @@ impl Client {
     /// What this client's token may.
     pub async fn who_am_i(&self) -> Result<WhoAmI, ClientError> {
         self.read(route::WHO_AM_I, &NOTHING).await
+    }
+
+    /// Makes an invite. It is told this once.
+    pub async fn invite(&self, request: &CreateInvite) -> Result<Invite, ClientError> {
+        self.transport.post(&plain(route::INVITES), request).await
+    }
+
+    /// Trades an invite for a token.
+    pub async fn redeem(&self, request: &RedeemInvite) -> Result<CreatedToken, ClientError> {
+        self.transport.post(&plain(route::INVITE_REDEEM), request).await
+    }
+
+    /// Asks a person on the site for a token.
+    pub async fn ask_device(&self, request: &AskDevice) -> Result<DeviceCode, ClientError> {
+        self.transport.post(&plain(route::DEVICE_CODE), request).await
+    }
+
+    /// Whether the person answered.
+    pub async fn poll_device(&self, request: &PollDevice) -> Result<CreatedToken, ClientError> {
+        self.transport.post(&plain(route::DEVICE_TOKEN), request).await
+    }
+
+    /// A link that signs a person in to the site's pages.
+    pub async fn sign_in(&self, request: &CreateSignIn) -> Result<SignIn, ClientError> {
+        self.transport.post(&plain(route::SIGN_INS), request).await
     }
 }

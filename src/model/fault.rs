@@ -88,11 +88,15 @@ pub enum Passage {
     QueueRevoke,
     /// Budgets that are used up, or there again, are written.
     QueueBudgets,
+    /// An invite is kept.
+    QueueInvite,
+    /// An invite is traded for a token.
+    QueueRedeem,
 }
 
 impl Passage {
     /// Every passage and its name, in the order of a job, then the writes of the queue.
-    pub const ALL: [(Self, &'static str); 40] = [
+    pub const ALL: [(Self, &'static str); 42] = [
         (Self::ClaimId, "work.claim_id"),
         (Self::Claim, "work.claim"),
         (Self::Fetch, "job.fetch"),
@@ -133,6 +137,8 @@ impl Passage {
         (Self::QueueToken, "queue.token"),
         (Self::QueueRevoke, "queue.revoke"),
         (Self::QueueBudgets, "queue.budgets"),
+        (Self::QueueInvite, "queue.invite"),
+        (Self::QueueRedeem, "queue.redeem"),
     ];
 
     fn name(self) -> &'static str {

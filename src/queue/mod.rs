@@ -12,6 +12,7 @@ mod deaths;
 mod effects;
 mod error;
 mod growth;
+mod invites;
 mod lease;
 mod projects;
 mod seen;
@@ -28,13 +29,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use crate::model::{Clock, Faults, Ids, NoFaults, Passage, fault};
 
 pub use crate::store::{
-    Health, KnownToken, LocalPullRow, Need, NewTask, NewWorker, Store, StoreError, Swept,
+    Health, KnownToken, LocalPullRow, Need, NewTask, NewWorker, Redeemed, Store, StoreError, Swept,
 };
 pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
 pub use error::QueueError;
 pub use growth::{EVENTS_KEPT, LOGS_KEPT};
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
-pub use tokens::NewToken;
+pub use tokens::{NewToken, WORKER_SCOPES};
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};
 pub use waiting::NEEDS_MOST;
 

@@ -7,6 +7,10 @@ use crate::model::{
     WorkerName, token_text,
 };
 
+/// What `relay setup` gets for a machine (seed 002).
+pub const WORKER_SCOPES: [TokenScope; 3] =
+    [TokenScope::WorkClaim, TokenScope::MemoryRead, TokenScope::FeedRead];
+
 /// A token to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
@@ -48,7 +52,7 @@ impl Queue {
         by: Actor,
     ) -> Result<(KnownToken, Secret), QueueError> {
         new.check()?;
-        let (known, secret) = self.mint(new, by)?;
+        let (known, secret) = self.draft(new, by)?;
         let create = self.inner.store.create_token(&known, false);
         self.write(Passage::QueueToken, create).await?;
         Ok((known, secret))
@@ -58,7 +62,7 @@ impl Queue {
     pub async fn first_token(&self) -> Result<Option<(KnownToken, Secret)>, QueueError> {
         let name = "first".parse().map_err(|e| QueueError::Invalid(format!("{e}")))?;
         let new = NewToken { name, scopes: vec![TokenScope::Admin], worker: None };
-        let (known, secret) = self.mint(new, Actor::site())?;
+        let (known, secret) = self.draft(new, Actor::site())?;
         let create = self.inner.store.create_token(&known, true);
         let made = self.write(Passage::QueueToken, create).await?;
         Ok(made.then_some((known, secret)))
@@ -107,14 +111,22 @@ impl Queue {
         Ok(self.inner.store.used_token(id, at).await?)
     }
 
-    fn mint(&self, new: NewToken, by: Actor) -> Result<(KnownToken, Secret), QueueError> {
+    /// 256 bits that nobody can guess.
+    pub fn random(&self) -> Result<[u8; 32], QueueError> {
+        let random = self.inner.ids.random();
+        random.ok_or_else(|| QueueError::Invalid("the system gives no random bytes".to_owned()))
+    }
+
+    /// A token that is kept nowhere yet.
+    pub(super) fn draft(
+        &self,
+        new: NewToken,
+        by: Actor,
+    ) -> Result<(KnownToken, Secret), QueueError> {
         let NewToken { name, mut scopes, worker } = new;
         scopes.sort();
         scopes.dedup();
-        let random = self.inner.ids.random();
-        let random = random
-            .ok_or_else(|| QueueError::Invalid("the system gives no random bytes".to_owned()))?;
-        let secret = token_text(&random);
+        let secret = token_text(&self.random()?);
         let token = Token {
             id: self.new_id()?,
             name,

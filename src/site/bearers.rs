@@ -70,6 +70,11 @@ impl Bearers {
         self.read().workers.get(name).cloned()
     }
 
+    /// Whether a good token speaks for a worker of that name.
+    pub fn speaks(&self, name: &WorkerName) -> bool {
+        self.read().by_hash.values().any(|bearer| bearer.worker.as_ref() == Some(name))
+    }
+
     /// A worker registered.
     pub fn met(&self, name: &WorkerName, id: &WorkerId) {
         self.write().workers.insert(name.clone(), id.clone());

@@ -1,5 +1,6 @@
 //! What a handler takes from a request, checked, with a [`Refusal`] where it is not that.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use axum::http::{Extensions, HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::caller::{Caller, SpeaksFor};
+use super::limits::peer;
 use super::problem::Refusal;
 use super::state::Site;
 use super::versions::Dialect;
@@ -108,6 +110,18 @@ impl<T: DeserializeOwned + SpeaksFor + Send + Sync> FromRequest<Arc<Site>> for O
         let Body(body) = Body::<T>::from_request(request, site).await?;
         caller.speak_for(site, body.worker()).await?;
         Ok(Self(body))
+    }
+}
+
+/// Where a request came from, for a person to read.
+pub struct From(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for From {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let from = peer(&parts.extensions, &parts.headers);
+        Ok(Self(from.map_or_else(|| "this machine".to_owned(), |address| address.to_string())))
     }
 }
 

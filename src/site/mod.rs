@@ -2,10 +2,12 @@
 //!
 //! Architecture invariant: the only room that knows axum.
 
+mod approve;
 mod attention;
 pub mod bearers;
 pub mod bell;
 pub mod caller;
+mod desk;
 mod extract;
 mod feed;
 pub mod forges;
@@ -25,6 +27,7 @@ mod prune;
 mod route;
 pub mod router;
 pub mod serve;
+pub mod setup;
 mod socket;
 pub mod state;
 mod tasks;

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::bearers::Bearers;
 use super::bell::Bell;
 use super::caller::Door;
+use super::desk::Desk;
 use super::forges::Forges;
 use super::home::{Holder, Home, Lock};
 use super::limits::Rates;
@@ -26,6 +27,7 @@ use super::page::Pages;
 use super::prune;
 use super::router::router;
 use super::serve::{self, Listen};
+use super::setup::Tries;
 use super::socket::{self, Socket};
 use super::state::Site;
 use super::timers::Timers;
@@ -367,6 +369,7 @@ impl Owner {
         let rate = listen.as_ref().and_then(|listen| listen.rate);
         let tick = listen.as_ref().map_or(TICK, |listen| listen.tick);
         let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let here = || addr.map(|addr| format!("http://{addr}"));
         let own = || Secret::new(format!("sqlite://{}", home.path().join("relay.db").display()));
         let store = Store::open(database.unwrap_or_else(own).expose()).await?;
         // Two sites on one server agree on the time, whatever their own clocks say.
@@ -384,6 +387,9 @@ impl Owner {
             queue,
             bell,
             bearers: Bearers::default(),
+            desk: Desk::default(),
+            tries: Tries::default(),
+            url: listen.as_ref().and_then(|listen| listen.public_url.clone()).or_else(here),
             logs,
             timers: Arc::clone(&timers),
             forges,

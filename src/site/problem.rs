@@ -63,13 +63,18 @@ struct Document<'a> {
     /// The request's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<&'a str>,
+    /// The code once more, where it is a word of RFC 8628.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Code>,
 }
 
 /// The answer that tells `problem`.
 pub(super) fn rendered(problem: &Problem, instance: Option<&str>) -> Response {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let place = format!("{PREFIX}{DOCS}#{}", problem.code.as_str());
-    let document = Document { r#type: place, title: problem.code.title(), problem, instance };
+    let error = problem.code.is_of_device_flow().then_some(problem.code);
+    let document =
+        Document { r#type: place, title: problem.code.title(), problem, instance, error };
     let mut response = (status, axum::Json(document)).into_response();
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("application/problem+json");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
@@ -14,7 +14,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::caller::{Caller, admit};
-use super::extract::{Asked, Body, OfProject, OfTask, OfToken, OfWorker, Own};
+use super::extract::{Asked, Body, From, OfProject, OfTask, OfToken, OfWorker, Own};
 use super::problem::Answer;
 use super::state::Site;
 use crate::api::{Code, PREFIX};
@@ -232,7 +232,7 @@ described!(A B C D E);
 macro_rules! unseen {
     ($($part:ty),*) => { $(impl Takes for $part { fn describe(_: &mut Operation) {} })* };
 }
-unseen!(Caller, State<Arc<Site>>, axum::http::HeaderMap);
+unseen!(Caller, From, Path<String>, State<Arc<Site>>, axum::http::HeaderMap);
 
 impl<T: JsonSchema> Takes for Body<T> {
     fn describe(operation: &mut Operation) {

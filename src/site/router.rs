@@ -14,7 +14,7 @@ use super::gate::{Gate, gate};
 use super::problem::Refusal;
 use super::route::Route;
 use super::state::Site;
-use super::{feed, page, probe, projects, tasks, tokens, work};
+use super::{approve, feed, page, probe, projects, setup, tasks, tokens, work};
 use crate::api::route;
 use crate::api::{Code, Doorbell, Problem};
 use crate::model::TokenScope::{self, Admin, FeedRead, TasksWrite, WorkClaim};
@@ -146,6 +146,25 @@ fn site_routes() -> Vec<Route> {
         Route::get(route::WHO_AM_I, tokens::who_am_i)
             .may(&TokenScope::ALL)
             .says("What the token that asks may, and which worker it speaks for."),
+        Route::post(route::INVITES, setup::invite)
+            .may(&[Admin])
+            .says("Makes an invite. The answer is the only place where its code is told."),
+        Route::post(route::INVITE_REDEEM, setup::redeem)
+            .refuses(&[Code::Forbidden, Code::Conflict])
+            .says("Trades an invite for a worker's token, once."),
+        Route::post(route::DEVICE_CODE, setup::ask)
+            .says("A machine asks a person for a worker's token (RFC 8628)."),
+        Route::post(route::DEVICE_TOKEN, setup::poll)
+            .refuses(&[
+                Code::AuthorizationPending,
+                Code::SlowDown,
+                Code::AccessDenied,
+                Code::ExpiredToken,
+            ])
+            .says("Whether the person answered; `error` has the word of RFC 8628."),
+        Route::post(route::SIGN_INS, setup::sign_in)
+            .may(&[Admin])
+            .says("Makes a link that signs a person in to the site's pages, once."),
         Route::get(route::STATUS, feed::status)
             .may(&[WorkClaim, FeedRead])
             .says("The site's version and clock, and how it stands with the forges."),
@@ -178,9 +197,19 @@ fn site_routes() -> Vec<Route> {
     ]
 }
 
+/// What people see in a browser: no part of the API.
+fn pages() -> Vec<Route> {
+    vec![
+        Route::new(Method::GET, route::DEVICE_PAGE.to_owned(), approve::show),
+        Route::new(Method::POST, route::DEVICE_PAGE.to_owned(), approve::decide),
+        Route::new(Method::GET, route::OPEN_PAGE.to_owned(), approve::open),
+    ]
+}
+
 /// The site's API, for requests that come in by `door`.
 pub fn router(site: Arc<Site>, door: Door) -> Router {
-    let routes = routes();
+    let mut routes = routes();
+    routes.extend(pages());
     let guard = Arc::new(Gate::new(Arc::clone(&site), door, &routes));
     let mut router = Router::new();
     for route in routes {

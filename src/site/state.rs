@@ -9,12 +9,14 @@ use tokio_util::task::TaskTracker;
 
 use super::bearers::Bearers;
 use super::bell::Bell;
+use super::desk::Desk;
 use super::forges::Forges;
 use super::limits::Rates;
 use super::logs::Logs;
 use super::metrics::Metrics;
 use super::page::Pages;
 use super::problem::{Answer, Refusal};
+use super::setup::Tries;
 use super::timers::Timers;
 use super::watch::Standing;
 use crate::model::{Actor, Clock};
@@ -29,6 +31,12 @@ pub struct Site {
     pub bell: Arc<Bell>,
     /// The tokens that are good now.
     pub bearers: Bearers,
+    /// Machines that ask for a token, and who may answer them.
+    pub desk: Desk,
+    /// Invites that were tried in vain.
+    pub tries: Tries,
+    /// The URL it is known by, where it is served over TCP.
+    pub url: Option<String>,
     /// The runs' logs.
     pub logs: Arc<Logs>,
     /// Timers and the reading of what is queued.

@@ -163,6 +163,6 @@ impl Fields<'_> {
     }
 }
 
-fn words(scopes: &[TokenScope]) -> String {
+pub(super) fn words(scopes: &[TokenScope]) -> String {
     scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" ")
 }

@@ -28,6 +28,7 @@ mod quarantine;
 mod queue;
 mod refusals;
 mod serve;
+mod setup;
 mod site;
 mod support;
 #[cfg(target_os = "linux")]

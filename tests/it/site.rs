@@ -8,5 +8,6 @@ mod logs;
 mod owner;
 mod refusals;
 mod routes;
+mod setup;
 mod tokens;
 mod watch;

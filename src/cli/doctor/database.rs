@@ -30,7 +30,9 @@ pub async fn checks(context: &Context) -> Vec<Check> {
         (Ok(status), Ok(health)) => (status, health),
         (Err(error), _) | (_, Err(error)) => return failed(error.into()),
     };
-    let owner = if moment {
+    let owner = if let Some(site) = &context.config.site {
+        format!("of {site}")
+    } else if moment {
         "no `relay work` runs on this home".to_owned()
     } else {
         format!("held by `relay work`, pid {}", status.pid)

@@ -8,6 +8,7 @@ mod home;
 mod lanes;
 mod programs;
 mod repositories;
+mod site;
 
 use clap::Args;
 use serde::Serialize;
@@ -76,7 +77,8 @@ impl Options {
 
 impl Report {
     async fn make(context: &Context) -> Self {
-        let (database, git, github, boxes, lanes) = tokio::join!(
+        let (site, database, git, github, boxes, lanes) = tokio::join!(
+            site::site(context),
             database::checks(context),
             programs::git(context),
             github::login(context),
@@ -85,6 +87,7 @@ impl Report {
         );
         let mut checks = vec![home::folder(context), disk::home(context)];
         checks.extend(disk::scratch(context));
+        checks.extend(site);
         checks.extend(database);
         checks.extend(home::copies(context));
         checks.extend([git, github]);

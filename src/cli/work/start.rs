@@ -32,12 +32,17 @@ const MAX_INTERVAL: Duration = Duration::from_secs(300);
 pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Result<Exit> {
     let progress = Arc::new(Progress::on_stderr(context.output));
     let github = machine::github(context).await;
-    let secrets: Vec<Secret> = github.iter().map(|login| login.token.clone()).collect();
+    let logins = github.iter().map(|login| login.token.clone());
+    let secrets: Vec<Secret> = logins.chain(context.config.site_secrets.clone()).collect();
     let lanes = machine::lanes(context, !options.no_sandbox, secrets).await;
     let served = served(&options, &lanes, &progress).await?;
     let site = Site::to_work(context).await?;
     let client = site.client().clone();
-    let worker = worker_config(&options, context, served, github.is_some())?;
+    let name = match options.name.clone() {
+        Some(name) => name,
+        None => own_name(context, &client).await?,
+    };
+    let worker = worker_config(&options, name, context, served, github.is_some())?;
     let shutdown = Shutdown::default();
     signals::listen(shutdown.clone(), Arc::clone(&progress))?;
     let max_run = options.max_minutes;
@@ -175,16 +180,29 @@ async fn served(
     Ok(served)
 }
 
+/// The name that the token speaks for, which of RELAY_TOKEN only the site knows; else this
+/// machine's.
+async fn own_name(context: &Context, client: &Client) -> anyhow::Result<WorkerName> {
+    let config = &context.config;
+    let bound = match (&config.worker, &config.token) {
+        (Some(name), _) => Some(name.clone()),
+        // A site that cannot say it is asked to register next, and says what is wrong then.
+        (None, Some(_)) => client.who_am_i().await.ok().and_then(|who| who.worker),
+        (None, None) => None,
+    };
+    match bound {
+        Some(name) => Ok(name),
+        None => machine::worker_name(&context.host()),
+    }
+}
+
 fn worker_config(
     options: &WorkOptions,
+    name: WorkerName,
     context: &Context,
     lanes: Vec<LaneName>,
     github: bool,
 ) -> anyhow::Result<WorkerConfig> {
-    let name = match &options.name {
-        Some(name) => name.clone(),
-        None => default_name(&context.host())?,
-    };
     let mut labels = options.labels.clone();
     if options.no_sandbox {
         labels.push("sandbox:off".parse::<Label>()?);
@@ -200,17 +218,6 @@ fn worker_config(
         max_interval: options.max_interval.or(context.config.max_interval).unwrap_or(MAX_INTERVAL),
         once: options.once,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    })
-}
-
-/// The machine's name with what cannot stand in a worker's name left out.
-fn default_name(host: &str) -> anyhow::Result<WorkerName> {
-    let kept: String =
-        host.chars().filter(|c| c.is_ascii_alphanumeric() || "._-".contains(*c)).take(64).collect();
-    kept.parse().map_err(|_| {
-        Failure::new(Exit::Usage, format!("`{host}` cannot be a worker's name"))
-            .hint("relay work --name NAME")
-            .into()
     })
 }
 
@@ -247,17 +254,5 @@ fn work_failure(name: &WorkerName, error: WorkError) -> anyhow::Error {
         | WorkError::Barred { .. }
         | WorkError::Unclaimed(_)
         | WorkError::Id(_) => error.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machines_name_is_made_a_workers() {
-        let name = |host| default_name(host).map(|n| n.to_string()).ok();
-        assert_eq!(name("Ann's-MacBook.local"), Some("Anns-MacBook.local".to_owned()));
-        assert_eq!(name("…"), None);
     }
 }

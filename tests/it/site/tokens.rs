@@ -18,7 +18,7 @@ use super::fixture::{Home, TestWorker, config, instance};
 use crate::support::clock::ManualClock;
 
 /// A home that is served on an address of this machine as well.
-async fn serving() -> Home {
+pub async fn serving() -> Home {
     serving_in(tempfile::tempdir().expect("a folder"), |_| {}).await
 }
 
@@ -31,7 +31,7 @@ async fn serving_in(folder: tempfile::TempDir, change: impl FnOnce(&mut OwnerCon
 }
 
 /// A client over TCP that shows no token.
-fn stranger(home: &Home) -> Client {
+pub fn stranger(home: &Home) -> Client {
     let addr = home.owner.addr().expect("an address");
     Client::new(format!("http://{addr}").parse().expect("a URL")).expect("a client")
 }
@@ -51,13 +51,13 @@ fn request(scopes: &[TokenScope], worker: Option<&str>) -> CreateToken {
 }
 
 /// A worker over TCP with a token of its own.
-async fn worker(home: &Home, name: &str) -> (Token, TestWorker) {
+pub async fn worker(home: &Home, name: &str) -> (Token, TestWorker) {
     let scopes = [TokenScope::WorkClaim, TokenScope::MemoryRead, TokenScope::FeedRead];
     let (token, client) = token(home, &scopes, Some(name)).await;
     (token, TestWorker::register(client, name, instance(name, 1)).await)
 }
 
-fn code<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Code {
+pub fn code<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> Code {
     answer.expect_err("it was answered").code().expect("the site's own code")
 }
 

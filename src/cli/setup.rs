@@ -1,0 +1,162 @@
+//! `relay setup`: this machine gets a worker's token of a site.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::context::Context;
+use super::credentials::{Kept, KeptToken};
+use super::error::Failure;
+use super::exit::Exit;
+use super::machine::worker_name;
+use crate::api::{AskDevice, Code, CreatedToken, Plaintext, PollDevice, RedeemInvite};
+use crate::client::{Client, Endpoint};
+use crate::model::{Secret, TokenScope, WorkerName};
+
+/// What a poll that came too early adds to the pause (RFC 8628 §3.5).
+const SLOWER: Duration = Duration::from_secs(5);
+
+/// Options of `relay setup`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    relay setup --site https://relay.example                 a person approves it on the site\n  \
+    relay setup --site https://relay.example --invite CODE   with what `relay invite create` told\n  \
+    relay setup --forget                                     this machine forgets its site")]
+pub struct Options {
+    /// The site's URL
+    #[arg(long, value_name = "URL", required_unless_present = "forget")]
+    site: Option<Endpoint>,
+    /// An invite of the site; without one a person approves this machine on the site's page
+    #[arg(long, value_name = "CODE", requires = "site")]
+    invite: Option<String>,
+    /// What this machine's worker is called (default: this machine's name)
+    #[arg(long, requires = "site")]
+    name: Option<WorkerName>,
+    /// Speak to a site of another machine without TLS: only where the network itself is encrypted
+    /// (a VPN)
+    #[arg(long, requires = "site")]
+    plain_http: bool,
+    /// Forget the site and the token
+    #[arg(long, conflicts_with_all = ["site", "invite", "name", "plain_http"])]
+    forget: bool,
+    /// Print what was set up as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    site: String,
+    worker: Option<&'a WorkerName>,
+    scopes: &'a [TokenScope],
+}
+
+impl Options {
+    /// Gets a token and keeps it.
+    ///
+    /// # Errors
+    /// When the site refuses, nobody answers, or the files cannot be written.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let home = &context.config.home;
+        if self.forget {
+            let word =
+                if Kept::forget(home)? { "forgotten" } else { "there was nothing to forget" };
+            context.output.note(format!(
+                "{word}; the token itself is good until `relay token revoke` on the site"
+            ));
+            return Ok(Exit::Ok);
+        }
+        let Some(site) = self.site.clone() else {
+            return Err(Failure::new(Exit::Usage, "which site?")
+                .hint("relay setup --site URL")
+                .into());
+        };
+        if !self.plain_http && !site.is_private() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!(
+                    "{site} is no https:// address: whoever is on the way would read the token"
+                ),
+            )
+            .hint("use https://, or --plain-http where the network itself is encrypted (a VPN)")
+            .into());
+        }
+        let client = Client::new(site.clone())?;
+        let host = worker_name(&context.host())?;
+        let created = match &self.invite {
+            Some(code) => {
+                let code = Plaintext::of(&Secret::new(code));
+                client.redeem(&RedeemInvite { code, name: self.name.clone(), host }).await?
+            }
+            None => self.ask(context, &client, &site, host).await?,
+        };
+        let CreatedToken { token, secret } = created;
+        let kept =
+            KeptToken { site: site.clone(), token: secret.secret(), worker: token.worker.clone() };
+        Kept::write(home, &kept, self.plain_http)?;
+        let name = token.worker.as_ref().map_or("-", WorkerName::as_str);
+        if self.json {
+            let done = Done {
+                site: site.to_string(),
+                worker: token.worker.as_ref(),
+                scopes: &token.scopes,
+            };
+            context.output.json(&done)?;
+        } else {
+            context.output.line(format!("this machine is worker {name} of {site}"))?;
+            context.output.note("`relay work` takes its tasks; `relay doctor` shows how it stands");
+        }
+        if context.config.site_is_of_environment {
+            context.output.note("RELAY_SITE is set and beats what was set up here");
+        }
+        Ok(Exit::Ok)
+    }
+
+    /// The device flow.
+    async fn ask(
+        &self,
+        context: &Context,
+        client: &Client,
+        site: &Endpoint,
+        host: WorkerName,
+    ) -> anyhow::Result<CreatedToken> {
+        let worker = self.name.clone().unwrap_or(host);
+        let asked = client.ask_device(&AskDevice { worker, host: context.host() }).await?;
+        let place = if asked.verification_uri.starts_with('/') {
+            format!("{site}{}", asked.verification_uri)
+        } else {
+            asked.verification_uri
+        };
+        context.output.note(format!(
+            "On the site, approve this machine:\n\n  page  {place}\n  code  {}\n\n\
+             `relay open` on the site's machine signs you in. Waiting for up to {} minutes.",
+            asked.user_code,
+            asked.expires_in.div_ceil(60)
+        ));
+        let request = PollDevice { device_code: asked.device_code };
+        let end = context.clock.uptime() + Duration::from_secs(asked.expires_in);
+        let mut pause = Duration::from_secs(asked.interval.clamp(1, 60));
+        loop {
+            context.clock.sleep_until(context.clock.now() + pause).await;
+            match client.poll_device(&request).await {
+                Ok(created) => return Ok(created),
+                Err(error) => match error.code() {
+                    Some(Code::AuthorizationPending) => {}
+                    Some(Code::SlowDown) => pause += SLOWER,
+                    _ if error.is_passing() => {}
+                    _ => return Err(error.into()),
+                },
+            }
+            if context.clock.uptime() >= end {
+                return Err(nobody(site));
+            }
+        }
+    }
+}
+
+fn nobody(site: &Endpoint) -> anyhow::Error {
+    Failure::new(Exit::NotReady, "nobody approved this machine in time")
+        .hint(format!("relay setup --site {site}"))
+        .into()
+}

@@ -1,0 +1,212 @@
+//! The real program on two machines: one is a site, the other becomes a worker of it.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::support::house::{House, Working};
+use crate::tokens::Site;
+
+/// A site and its admin's token.
+fn site() -> (House, Site, String) {
+    let house = House::new();
+    let site = Site::start(&house);
+    let token = site.token.clone().expect("a first start tells a token");
+    (house, site, token)
+}
+
+/// The token of `relay setup`.
+fn kept(desk: &House) -> String {
+    let text = std::fs::read_to_string(desk.home.join("credentials.json")).unwrap();
+    let kept: Value = serde_json::from_str(&text).unwrap();
+    kept["token"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_invite_sets_a_machine_up() {
+    let (house, site, admin) = site();
+    let invited = site.relay(&house, &admin, &["invite", "create", "--expires", "5m"]);
+    let code = invited.ok();
+    let desk = House::new();
+    let setup = ["setup", "--site", &site.url, "--invite", &code, "--name", "desk"];
+    let ran = desk.relay(&setup);
+    let told = format!("{}{}", ran.out, ran.err);
+    assert_eq!(ran.ok(), format!("this machine is worker desk of {}", site.url));
+    let token = kept(&desk);
+    assert!(!told.contains(&token), "{told}");
+    for file in ["credentials.json", "config.json"] {
+        let mode = std::fs::metadata(desk.home.join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{file}");
+    }
+    assert_eq!(desk.json(&["task", "ls", "--json"])["tasks"], serde_json::json!([]));
+    let doctor = desk.relay(&["doctor", "--json"]);
+    let report: Value = serde_json::from_str(&doctor.out).unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let seen = &checks.iter().find(|check| check["name"] == "site").unwrap()["seen"];
+    let said = format!("{} answers: worker desk, work:claim memory:read feed:read", site.url);
+    assert_eq!(seen, &said);
+    assert!(!doctor.out.contains(&token));
+
+    let lap = House::new();
+    let refused = lap.relay(&["setup", "--site", &site.url, "--invite", &code]);
+    assert!(refused.code == 6 && refused.err.contains("it was used"), "{refused:?}");
+    assert!(!lap.home.join("credentials.json").exists());
+
+    desk.relay(&["setup", "--forget"]).ok();
+    assert!(
+        !desk.home.join("credentials.json").exists() && !desk.home.join("config.json").exists()
+    );
+    assert!(desk.relay(&["task", "ls"]).ok().is_empty(), "this home is its own again");
+    site.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_lets_a_machine_in() {
+    let (house, site, _) = site();
+    let desk = House::new();
+    let log = desk.dir.path().join("setup.log");
+    let file = std::fs::File::create(&log).unwrap();
+    let child = desk
+        .command(&["setup", "--site", &site.url, "--name", "desk"])
+        .stdout(Stdio::from(file.try_clone().unwrap()))
+        .stderr(Stdio::from(file))
+        .spawn()
+        .unwrap();
+    let mut asking = Working { child, log };
+    asking.until("a code", || asking.said().contains("Waiting"));
+    let said = asking.said();
+    let user_code = said.split_once("code  ").unwrap().1.split_whitespace().next().unwrap();
+    assert!(said.contains(&format!("{}/device", site.url)), "{said}");
+
+    let link = house.relay(&["open"]).ok();
+    let _there_already = rustls::crypto::ring::default_provider().install_default();
+    let browser = reqwest::Client::builder().no_proxy().build().unwrap();
+    let entered = browser.get(&link).send().await.unwrap();
+    let cookie = entered.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
+    let page = format!("{}/device", site.url);
+    let shown = browser.get(&page).header("cookie", cookie).send().await.unwrap();
+    let shown = shown.text().await.unwrap();
+    let csrf = shown.split_once("name=\"csrf\" value=\"").unwrap().1.split('"').next().unwrap();
+    let form = format!("csrf={csrf}&user_code={user_code}&decision=approve");
+    let answer = browser
+        .post(&page)
+        .header("cookie", cookie)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form);
+    assert_eq!(answer.send().await.unwrap().status(), 200);
+    assert_eq!(asking.ended(), 0, "{}", asking.said());
+    assert!(asking.said().contains("this machine is worker desk"), "{}", asking.said());
+    assert_eq!(desk.json(&["task", "ls", "--json"])["tasks"], serde_json::json!([]));
+    site.stop();
+}
+
+#[test]
+fn a_token_is_not_shown_to_another_site() {
+    let (house, site, admin) = site();
+    let code = site.relay(&house, &admin, &["invite", "create"]).ok();
+    let mut desk = House::new();
+    desk.relay(&["setup", "--site", &site.url, "--invite", &code, "--name", "desk"]).ok();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", other.local_addr().unwrap());
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let mut request = vec![0; 4096];
+        let read = stream.read(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").unwrap();
+        String::from_utf8_lossy(&request[..read]).to_lowercase()
+    });
+    desk.set("RELAY_SITE", &url);
+    let ran = desk.relay(&["task", "ls"]);
+    let request = heard.join().unwrap();
+    assert!(
+        request.contains("get /api/v1/tasks") && !request.contains("authorization"),
+        "{request}"
+    );
+    assert!(ran.err.contains("is not shown to"), "{}", ran.err);
+    site.stop();
+}
+
+#[test]
+fn a_far_site_without_tls_gets_no_token() {
+    let desk = House::new();
+    let refused = desk.relay(&["setup", "--site", "http://relay.example:7410", "--invite", "x"]);
+    assert!(refused.code == 2 && refused.err.contains("--plain-http"), "{refused:?}");
+    let mut desk = House::new();
+    desk.set("RELAY_SITE", "http://relay.example:7410").set("RELAY_TOKEN", "relay_x");
+    let refused = desk.relay(&["task", "ls"]);
+    assert!(refused.code == 2 && refused.err.contains("RELAY_PLAIN_HTTP"), "{refused:?}");
+}
+
+#[test]
+fn credentials_that_others_can_read_are_refused_with_the_command_that_helps() {
+    let desk = House::new();
+    let path = desk.home.join("credentials.json");
+    std::fs::write(&path, "{\"site\":\"https://relay.example\",\"token\":\"relay_hush\"}").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = desk.relay(&["task", "ls"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("hint: chmod 600 "), "{}", refused.err);
+    assert!(!refused.err.contains("hush"), "{}", refused.err);
+}
+
+/// Every file below a folder, but for those in folders of one of these names.
+fn files(folder: &Path, but: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if kind.is_dir() && !but.contains(&name.as_str()) {
+            found.extend(files(&path, but));
+        } else if kind.is_file() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A lane that may read relay's own folder finds the token, and can tell nobody.
+#[test]
+fn the_workers_own_token_is_in_nothing_that_a_lane_leaves() {
+    let (house, site, admin) = site();
+    let mut desk = House::new();
+    desk.without_namespaces();
+    let code = site.relay(&house, &admin, &["invite", "create"]).ok();
+    desk.relay(&["setup", "--site", &site.url, "--invite", &code, "--name", "desk"]).ok();
+    let token = kept(&desk);
+    let seen = desk.dir.path().join("lane-environment");
+    let script = format!(
+        "#!/bin/sh\nread -r line\n\
+         key=$(printf '%s' \"$line\" | sed 's/.*\"jobKey\":\"\\([^\"]*\\)\".*/\\1/')\n\
+         env > {seen}\necho change >> README.md\n\
+         token=$(sed -n 's/.*\"token\": \"\\([^\"]*\\)\".*/\\1/p' {kept})\n\
+         printf '{{\"schemaVersion\":1,\"jobKey\":\"%s\",\"result\":{{\"reply\":\"it is %s.\"}}}}\\n' \
+         \"$key\" \"$token\"\n",
+        seen = seen.display(),
+        kept = desk.home.join("credentials.json").display(),
+    );
+    let program = desk.program("tell-lane", &script);
+    let config = serde_json::json!({"command": program, "args": [], "env": []});
+    std::fs::write(desk.home.join("lanes/tell.json"), config.to_string()).unwrap();
+    let slug = site.relay(&house, &admin, &["link", desk.repo.to_str().unwrap()]).ok();
+    let create = ["task", "create", "--repo", &slug, "--lane", "process:tell", "--title", "Tell"];
+    let task = site.relay(&house, &admin, &create).ok();
+    desk.set("RELAY_TOKEN", &token);
+    let ran = desk.relay(&["work", "--once", "--lanes", "process:tell"]);
+    let said = format!("{}{}", ran.out, ran.err);
+    assert!(!said.contains(&token), "{said}");
+    let detail = site.relay(&house, &admin, &["task", "get", &task, "--json"]).ok();
+    assert!(detail.contains("it is [redacted]."), "{detail}\n{said}");
+    let environment = std::fs::read_to_string(&seen).unwrap();
+    assert!(!environment.contains("RELAY_TOKEN") && !environment.contains(&token), "{environment}");
+    site.stop();
+    let all = files(house.dir.path(), &["bin"]).into_iter().chain(files(desk.dir.path(), &["bin"]));
+    for path in all.filter(|path| !path.ends_with("credentials.json")) {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let found = bytes.windows(token.len()).any(|at| at == token.as_bytes());
+        assert!(!found, "it stands in {}", path.display());
+    }
+}
