@@ -9,7 +9,7 @@ use std::time::Duration;
 use relay_sandbox::{DomainError, parse_domains, refused};
 
 use super::credentials::{Kept, KeptError, KeptToken};
-use crate::client::{Endpoint, EndpointError};
+use crate::client::{Endpoint, EndpointError, Outward};
 use crate::model::fault::FaultPlanError;
 use crate::model::{FaultPlan, Secret, WorkerName};
 
@@ -41,6 +41,8 @@ pub struct Config {
     pub plain_http: bool,
     /// Every token of a site that this machine has, used or not: none may be seen.
     pub site_secrets: Vec<Secret>,
+    /// HTTPS_PROXY, else ALL_PROXY, and NO_PROXY: the way to a site with `https`, as git takes it.
+    pub outward: Option<Outward>,
     /// DATABASE_URL: where `relay serve` keeps the queue.
     pub database_url: Option<Secret>,
     /// RELAY_GITHUB_TOKEN: beats what `gh auth token` says.
@@ -237,6 +239,13 @@ impl Config {
             token_held_back: None,
             plain_http: text("RELAY_PLAIN_HTTP").is_some_and(|v| v != "0"),
             site_secrets: text("RELAY_TOKEN").map(Secret::new).into_iter().collect(),
+            outward: ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+                .iter()
+                .find_map(|name| text(name))
+                .map(|proxy| Outward {
+                    proxy: Secret::new(proxy),
+                    except: text("NO_PROXY").or_else(|| text("no_proxy")).unwrap_or_default(),
+                }),
             database_url: text("DATABASE_URL").map(Secret::new),
             github_token: text("RELAY_GITHUB_TOKEN").map(Secret::new),
             github_api: text("RELAY_GITHUB_API").unwrap_or_else(|| GITHUB_API.to_owned()),

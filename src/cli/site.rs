@@ -56,7 +56,7 @@ impl Site {
             if let Some(why) = &context.config.token_held_back {
                 context.output.note(why);
             }
-            let client = Client::new(endpoint.clone())?;
+            let client = Client::outward(endpoint.clone(), context.config.outward.as_ref())?;
             let client = match &context.config.token {
                 Some(token) => client.with_token(token.clone()),
                 None => client,

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::model::Secret;
+
 /// Where a site is reached: the value of `RELAY_SITE`, or the socket of this home's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -11,6 +13,16 @@ pub enum Endpoint {
     Unix(PathBuf),
     /// An `http://` or `https://` URL, without the API's prefix and without a trailing slash.
     Http(String),
+}
+
+/// The way out of a network that lets nobody out by themselves. Only a site with `https` is reached
+/// through it: what is said in the clear, and what is on this machine, goes there directly.
+#[derive(Clone, Debug)]
+pub struct Outward {
+    /// The proxy's URL, which may hold a password.
+    pub proxy: Secret,
+    /// Hosts that are reached without it, comma-separated, as in NO_PROXY.
+    pub except: String,
 }
 
 /// Why a text names no site.

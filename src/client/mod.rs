@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, Outward};
 pub use error::ClientError;
 
 use transport::{Transport, WORK_TIMEOUT};
@@ -59,6 +59,14 @@ impl Client {
         Self::of_version(endpoint, VERSION)
     }
 
+    /// The same, where the network may be left through a proxy alone.
+    ///
+    /// # Errors
+    /// As [`Client::new`], and where the proxy's URL is none.
+    pub fn outward(endpoint: Endpoint, outward: Option<&Outward>) -> Result<Self, ClientError> {
+        Ok(Self { transport: Transport::new(endpoint, VERSION, REVISION, outward)? })
+    }
+
     /// A client that says it is of another version.
     ///
     /// # Errors
@@ -76,7 +84,7 @@ impl Client {
         version: &str,
         revision: u32,
     ) -> Result<Self, ClientError> {
-        Ok(Self { transport: Transport::new(endpoint, version, revision)? })
+        Ok(Self { transport: Transport::new(endpoint, version, revision, None)? })
     }
 
     /// The same client with a token, which is shown with each request and in no message.

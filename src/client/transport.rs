@@ -10,7 +10,7 @@ use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ClientError, Endpoint, Reach};
+use super::{ClientError, Endpoint, Outward, Reach};
 use crate::api::{Problem, REVISION_HEADER, VERSION_HEADER, lenient};
 use crate::model::Secret;
 
@@ -62,6 +62,7 @@ impl Transport {
         endpoint: Endpoint,
         version: &str,
         revision: u32,
+        outward: Option<&Outward>,
     ) -> Result<Self, ClientError> {
         let failed = |why: String| ClientError::Setup { endpoint: endpoint.to_string(), why };
         let builder = reqwest::Client::builder()
@@ -80,6 +81,10 @@ impl Transport {
                 // Refused only where a provider is there already, which is as good.
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let builder = builder.pool_idle_timeout(POOL_IDLE).tcp_keepalive(KEEP_ALIVE);
+                let builder = match outward.filter(|_| goes_outward(url)) {
+                    Some(outward) => builder.proxy(proxy(outward).map_err(failed)?),
+                    None => builder,
+                };
                 (builder, url.clone(), None)
             }
         };
@@ -291,6 +296,22 @@ fn connectable(path: &Path) -> Result<(PathBuf, Option<File>), String> {
     Ok((Path::new(&format!("/proc/self/fd/{fd}")).join(name), Some(opened)))
 }
 
+/// Whether a site may be reached through a proxy at all.
+fn goes_outward(url: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(url) else { return false };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let here = host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    url.scheme() == "https" && !here
+}
+
+fn proxy(outward: &Outward) -> Result<reqwest::Proxy, String> {
+    let bad = |_| "HTTPS_PROXY is not the URL of an HTTP proxy".to_owned();
+    let proxy = reqwest::Proxy::https(outward.proxy.expose()).map_err(bad)?;
+    Ok(proxy.no_proxy(reqwest::NoProxy::from_string(&outward.except)))
+}
+
 fn no_roots() -> Result<rustls::ClientConfig, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -349,4 +370,23 @@ fn innermost(error: &dyn Error) -> String {
         cause = deeper;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_site_elsewhere_with_https_is_reached_through_a_proxy() {
+        assert!(goes_outward("https://relay.example/base"));
+        for direct in [
+            "http://relay.example",
+            "https://localhost:7410",
+            "https://127.0.0.1",
+            "https://[::1]:7410",
+            "https://site.localhost",
+        ] {
+            assert!(!goes_outward(direct), "{direct}");
+        }
+    }
 }

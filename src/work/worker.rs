@@ -194,8 +194,11 @@ impl Worker {
             worker: &self,
         };
         let ended = state.run(&shutdown).await;
-        if ended.is_err() {
-            state.held.stop_all(&StopReason::LeaseLost);
+        if let Err(error) = &ended {
+            // What a job has for a site that refuses the token is kept for the next one.
+            let barred = matches!(error, WorkError::Barred { .. });
+            let reason = if barred { StopReason::WorkerStopped } else { StopReason::LeaseLost };
+            state.held.stop_all(&reason);
             state.finish_jobs().await;
         }
         drop(state);

@@ -119,7 +119,15 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         standing,
         observer,
     });
-    worker.run(shared, courier, shutdown).await.map_err(|error| work_failure(&name, error))
+    let ended = worker.run(Arc::clone(&shared), courier, shutdown).await;
+    let kept = shared.outbox.read(&shared.client.endpoint().to_string()).len();
+    if kept > 0 {
+        shared.observer.warning(&format!(
+            "what the site did not take of {kept} run(s) is kept in {}; the next `relay work` hands it in",
+            shared.outbox.folder().display()
+        ));
+    }
+    ended.map_err(|error| work_failure(&name, error))
 }
 
 async fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, TcpListener as Bound};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -73,6 +74,12 @@ impl Proxy {
     /// In front of `http://HOST:PORT`.
     pub fn of_url(url: &str) -> Self {
         Self::start(reqwest::Client::builder(), url.to_owned())
+    }
+
+    /// In front of a home's socket. Whoever comes this way is the home's owner.
+    pub fn of_socket(socket: &Path) -> Self {
+        let client = reqwest::Client::builder().unix_socket(socket.to_owned());
+        Self::start(client, "http://relay.local".to_owned())
     }
 
     fn start(client: reqwest::ClientBuilder, base: String) -> Self {

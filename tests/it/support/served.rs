@@ -56,6 +56,11 @@ impl Served {
         self.site = Some(site);
     }
 
+    /// The running site.
+    pub fn site(&self) -> &Working {
+        self.site.as_ref().expect("the site runs")
+    }
+
     /// Kills the site at once.
     pub fn kill(&mut self) {
         let mut site = self.site.take().expect("the site runs");
