@@ -6,6 +6,7 @@ use relay::site::serve::Listen;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::net::{Net, PATIENCE, answer};
+use crate::site::fixture::until;
 
 /// Time-outs in tenths of a second instead of tens of seconds.
 const TICK: Duration = Duration::from_millis(25);
@@ -55,17 +56,18 @@ async fn an_answer_that_nobody_reads_is_given_up() {
     let net = impatient().await;
     let mut deaf = net.line().await;
     // More answers than every buffer on the way holds.
-    let ask = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(400);
-    let sent = tokio::time::timeout(PATIENCE, deaf.write_all(&ask)).await;
-    drop(sent);
-    let metric = || net.home.owner.site().counters();
-    let open = |text: &str| text.lines().any(|line| line == "relay_connections 0");
-    let gone = async {
-        while !open(&metric()) {
-            tokio::task::yield_now().await;
-        }
+    let ask = format!(
+        "GET /api/v1/openapi.json HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        net.token
+    );
+    deaf.write_all(ask.repeat(400).as_bytes()).await.expect("it is sent");
+    let site = net.home.owner.site();
+    let open = |n: u32| {
+        let line = format!("relay_connections {n}");
+        site.counters().lines().any(|l| l == line)
     };
-    tokio::time::timeout(PATIENCE, gone).await.expect("it was held for ever");
+    until(|| open(1)).await;
+    until(|| open(0)).await;
     drop(deaf);
     net.is_well().await;
     net.home.owner.close().await;

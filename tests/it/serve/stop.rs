@@ -6,17 +6,16 @@ use super::net::{Net, PATIENCE};
 use crate::site::fixture::until;
 
 #[tokio::test]
-async fn a_stopping_site_says_that_it_is_not_ready_and_ends_idle_connections() {
+async fn a_stopping_site_ends_idle_connections_and_takes_none() {
     let net = Net::open().await;
     let mut idle = net.line().await;
     net.is_well().await;
-    let (addr, site) = (net.addr, std::sync::Arc::clone(net.home.owner.site()));
-    let closing = tokio::spawn(net.home.owner.close());
-    until(|| site.stopping.is_cancelled()).await;
+    let addr = net.addr;
+    net.home.owner.site().stopping.cancel();
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, idle.read_to_end(&mut rest)).await;
     assert!(ended.expect("it was kept").is_ok() && rest.is_empty());
-    closing.await.expect("it closes");
+    net.home.owner.close().await;
     assert!(tokio::net::TcpStream::connect(addr).await.is_err(), "nobody listens any more");
 }
 
