@@ -72,9 +72,12 @@ impl Store {
         for label in claim.labels {
             sql = sql.bind(label.to_string());
         }
-        let mut rows = self.write(sql.clone()).await?;
-        if rows.first().is_some_and(|row| self.fields(row).has_true("passed_by")) {
-            // Another claim held what this one could take, and may not have taken it: wait for it.
+        let mut rows = self.write(sql.clone().grouped()).await?;
+        if self.file().is_none()
+            && rows.first().is_some_and(|row| self.fields(row).is_null("run_id"))
+        {
+            // Another claim may have held what this one could take, and not have taken it: this
+            // time it is waited for.
             let wait = claim_text_postgres(lanes, labels, "");
             rows = self.write(sql.postgres(wait)).await?;
         }
@@ -176,13 +179,7 @@ pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> 
             coalesce(
                 (select r.id from runs r where r.task_id = tasks.id and r.epoch = tasks.epoch),
                 case when tasks.id is not null then $4 end) as run_id,
-            p.slug, p.forge, p.host, p.remote, p.api_base, p.default_branch, p.linked_at,
-            case when tasks.id is null and exists (
-                    select 1 from (values {lane_rows}) as l
-                    join tasks q on q.lane = l.column1 join projects p on p.slug = q.slug
-                    where {fits})
-                and not exists (select 1 from runs where claim_id = $3)
-                then 1 else 0 end as passed_by
+            p.slug, p.forge, p.host, p.remote, p.api_base, p.default_branch, p.linked_at
         from w
         left join (
             select * from taken

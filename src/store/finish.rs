@@ -81,6 +81,7 @@ impl Store {
         let usage = end.usage.map(|_| usage_values(FIRST_EVENT + 3 * end.events.len()));
         let mut sql = Sql::made(finish_text(&events, usage.as_deref()))
             .postgres(finish_text_postgres(&events, usage.as_deref()))
+            .grouped()
             .bind(end.lease.task.to_string())
             .bind(end.lease.epoch.0)
             .bind(end.worker.to_string())

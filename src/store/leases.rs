@@ -168,6 +168,7 @@ impl Store {
             task_columns!(),
             " from running as tasks"
         ))
+        .grouped()
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
         .bind(worker.to_string())
@@ -222,6 +223,7 @@ impl Store {
                 set body = excluded.body, recorded_at = excluded.recorded_at
             returning task_id as touched"
         ))
+        .grouped()
         .bind(lease.task.to_string())
         .bind(lease.epoch.0)
         .bind(worker.to_string())

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sqlx::{AnyPool, AssertSqlSafe, Row as _};
 
-use super::claims::claim_text;
+use super::claims::{claim_text, claim_text_postgres};
 use super::timers::sweep_text;
-use super::{DeathLimits, Store, SweepRules};
+use super::{DeathLimits, Sql, Store, SweepRules};
 
 /// Tables that grow with the tasks, by the names they have in the texts.
 const LONG: [&str; 9] = ["tasks", "q", "t", "o", "runs", "r", "d", "k", "events"];
@@ -55,4 +55,37 @@ async fn a_sweep_looks_into_indexes_alone() {
 #[tokio::test]
 async fn a_scan_would_be_found() {
     assert_ne!(scans("select id from tasks where title = 'x'").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn pg_a_claim_looks_into_indexes_alone() {
+    #[expect(clippy::disallowed_methods, reason = "the test's own setting, not the program's")]
+    let Ok(server) = std::env::var("RELAY_TEST_POSTGRES") else {
+        println!("skipped: RELAY_TEST_POSTGRES names no server (scripts/test starts one)");
+        return;
+    };
+    sqlx::any::install_default_drivers();
+    let name = format!("relay_plans_{}", std::process::id());
+    let admin = AnyPool::connect(&server).await.expect("the server");
+    let run = async |text: String| {
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&admin).await.expect("a database");
+    };
+    run(format!("create database {name} template template0")).await;
+    let (before, _) = server.rsplit_once('/').expect("a URL with a database");
+    let store = Store::open(&format!("{before}/{name}")).await.expect("a store");
+    // Planned as the store's sessions plan, over empty tables, which stay so until they are not.
+    for locked in ["skip locked", ""] {
+        let text = format!("explain {}", claim_text_postgres(2, 1, locked));
+        let sql = ["w", "i", "c", "r"].iter().fold(Sql::made(text), |sql, word| sql.bind(*word));
+        let sql = sql.bind(1_i64).bind(2_i64).bind("claude").bind("codex").bind("gpu");
+        let plan = store.read(sql).await.expect("a plan");
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let scans = plan.iter().filter(|step| step.contains("Seq Scan"));
+        assert_eq!(scans.collect::<Vec<_>>(), Vec::<&String>::new(), "{plan:#?}");
+        let oldest =
+            plan.iter().any(|step| step.contains("Index Scan using tasks_queued on tasks q"));
+        assert!(oldest, "{plan:#?}");
+    }
+    store.close().await;
+    run(format!("drop database {name} with (force)")).await;
 }

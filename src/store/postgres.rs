@@ -6,6 +6,7 @@
 //! between. What cannot be told apart from "done" is never sent twice.
 
 mod clock;
+mod group;
 mod pool;
 mod statements;
 
@@ -21,6 +22,7 @@ use tokio::sync::oneshot;
 use super::{Sql, StoreError, error, migrate};
 use crate::model::Clock;
 use clock::{DatabaseClock, Time};
+use group::Waiting;
 use pool::{Line, Pool};
 use statements::{Statement, statements};
 
@@ -45,6 +47,8 @@ pub(super) struct Postgres {
 #[derive(Debug)]
 struct Inner {
     pool: Pool,
+    /// Writes that may share a transaction and have none yet.
+    waiting: Waiting,
     /// For messages: the URL without a login.
     name: String,
 }
@@ -71,7 +75,9 @@ impl Postgres {
         migrate::postgres(&mut first, &name).await?;
         // Not kept: the lock of the migration goes with it, whatever happened.
         drop(first);
-        Ok(Self { inner: Arc::new(Inner { pool: Pool::new(options), name }) })
+        Ok(Self {
+            inner: Arc::new(Inner { pool: Pool::new(options), waiting: Waiting::default(), name }),
+        })
     }
 
     /// The database's clock, with the uptime of this machine.
@@ -79,7 +85,7 @@ impl Postgres {
         &self,
         machine: Arc<dyn Clock>,
     ) -> Result<Arc<dyn Clock>, StoreError> {
-        let Inner { pool, name } = &*self.inner;
+        let Inner { pool, name, .. } = &*self.inner;
         let time = Arc::clone(pool.time.get_or_init(|| Arc::new(Time::new(machine))));
         let mut line = pool.line(name).await?;
         let asked = time.ask(line.connection()).await;
@@ -97,6 +103,7 @@ impl Postgres {
     pub(super) async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
         let mut statements = statements(&sql);
         let work = match (statements.len(), statements.pop()) {
+            (1, Some(only)) if sql.is_grouped() => return self.write_grouped(only).await,
             (1, Some(only)) => Work::Quick(only),
             (_, Some(last)) => {
                 statements.push(last);
@@ -139,29 +146,41 @@ impl Inner {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut line = self.pool.line(&self.name).await?;
-            let Ok(done) = tokio::time::timeout(GIVE_UP, work.on(line.connection())).await else {
-                self.pool.lost(line);
-                let detail = "no answer in 30 seconds".to_owned();
-                return Err(StoreError::Away { path: self.name.clone(), detail });
-            };
-            let error = match done {
-                Ok(rows) => return Ok((rows, line)),
-                Err(error) => error,
-            };
-            if error::is_line_lost(&error) {
-                self.pool.lost(line);
-                if tries == 1 && matches!(work, Work::Read(_)) {
-                    continue;
-                }
-                return Err(error::explain_postgres(&self.name, &error));
-            }
-            self.pool.give_back(line);
-            // The database has undone all of it.
-            if tries >= TRIES || !error::is_undone_for_another(&error) {
-                return Err(error::explain_postgres(&self.name, &error));
-            }
+            let line = self.pool.line(&self.name).await?;
+            let Some(done) = self.run_on(line, work, tries).await else { continue };
+            return done;
         }
+    }
+
+    /// One try; `None` where it is to be made anew.
+    async fn run_on<'a>(
+        &'a self,
+        mut line: Line<'a>,
+        work: &Work,
+        tries: u32,
+    ) -> Option<Result<(Vec<AnyRow>, Line<'a>), StoreError>> {
+        let Ok(done) = tokio::time::timeout(GIVE_UP, work.on(line.connection())).await else {
+            self.pool.lost(line);
+            return Some(Err(self.no_answer()));
+        };
+        let error = match done {
+            Ok(rows) => return Some(Ok((rows, line))),
+            Err(error) => error,
+        };
+        if error::is_line_lost(&error) {
+            self.pool.lost(line);
+            let again = tries == 1 && matches!(work, Work::Read(_));
+            return (!again).then(|| Err(error::explain_postgres(&self.name, &error)));
+        }
+        self.pool.give_back(line);
+        // The database has undone all of it.
+        let again = tries < TRIES && error::is_undone_for_another(&error);
+        (!again).then(|| Err(error::explain_postgres(&self.name, &error)))
+    }
+
+    fn no_answer(&self) -> StoreError {
+        let detail = format!("no answer in {} seconds", GIVE_UP.as_secs());
+        StoreError::Away { path: self.name.clone(), detail }
     }
 }
 

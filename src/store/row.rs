@@ -39,11 +39,6 @@ impl Fields<'_> {
         self.row.try_get_raw(column).is_ok()
     }
 
-    /// Whether there is such a column and it says yes.
-    pub(super) fn has_true(&self, column: &str) -> bool {
-        self.has(column) && self.int(column).is_ok_and(|n| n != 0)
-    }
-
     pub(super) fn is_null(&self, column: &str) -> bool {
         self.row.try_get_raw(column).is_ok_and(|v| v.is_null())
     }

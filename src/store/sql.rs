@@ -15,6 +15,7 @@ use sqlx::{Any, AssertSqlSafe};
 pub(super) struct Sql {
     text: Cow<'static, str>,
     postgres: Option<Cow<'static, str>>,
+    grouped: bool,
     args: Vec<Arg>,
 }
 
@@ -29,12 +30,12 @@ pub(super) enum Arg {
 impl Sql {
     /// A text that stands in the code.
     pub(super) const fn new(text: &'static str) -> Self {
-        Self { text: Cow::Borrowed(text), postgres: None, args: Vec::new() }
+        Self { text: Cow::Borrowed(text), postgres: None, grouped: false, args: Vec::new() }
     }
 
     /// A text put together from parts that stand in the code; values are only ever bound.
     pub(super) const fn made(text: String) -> Self {
-        Self { text: Cow::Owned(text), postgres: None, args: Vec::new() }
+        Self { text: Cow::Owned(text), postgres: None, grouped: false, args: Vec::new() }
     }
 
     /// Another text of the same meaning for Postgres: one statement, which is one round trip and
@@ -42,6 +43,14 @@ impl Sql {
     #[must_use]
     pub(super) fn postgres(mut self, text: impl Into<Cow<'static, str>>) -> Self {
         self.postgres = Some(text.into());
+        self
+    }
+
+    /// It may share a transaction on Postgres with such writes of other callers: it waits for no
+    /// row that another of them may hold.
+    #[must_use]
+    pub(super) const fn grouped(mut self) -> Self {
+        self.grouped = true;
         self
     }
 
@@ -55,6 +64,11 @@ impl Sql {
     /// Whether it has several statements.
     pub(super) fn is_several(&self) -> bool {
         self.text.contains(';')
+    }
+
+    /// Whether it may share a transaction.
+    pub(super) const fn is_grouped(&self) -> bool {
+        self.grouped && self.postgres.is_some()
     }
 
     /// The statements of its text.

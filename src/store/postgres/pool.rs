@@ -13,9 +13,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::clock::Time;
 use crate::store::{StoreError, error};
 
-/// Connections at most. More of them only wait for each other on a small machine, fewer leave
-/// commits that could share one flush of the disk.
-const MOST: u32 = 12;
+/// Connections at most: so many commits share one flush of the disk. Writes that find all of them
+/// busy share a transaction, which is cheaper than a connection more.
+const MOST: u32 = 8;
 
 /// A new connection is tried for so long.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -80,11 +80,25 @@ impl Pool {
 
     /// A connection that lives, as far as one can tell.
     pub(super) async fn line(&self, name: &str) -> Result<Line<'_>, StoreError> {
-        let permit = match tokio::time::timeout(WAIT, self.permits.acquire()).await {
-            Ok(Ok(permit)) => permit,
-            Ok(Err(_closed)) => return Err(StoreError::Closed { path: name.to_owned() }),
-            Err(_) => return Err(StoreError::Busy { path: name.to_owned() }),
-        };
+        let permit = self.permit(name).await?;
+        self.line_by(permit, name).await
+    }
+
+    /// Waits for one of the connections to be free.
+    pub(super) async fn permit(&self, name: &str) -> Result<SemaphorePermit<'_>, StoreError> {
+        match tokio::time::timeout(WAIT, self.permits.acquire()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_closed)) => Err(StoreError::Closed { path: name.to_owned() }),
+            Err(_) => Err(StoreError::Busy { path: name.to_owned() }),
+        }
+    }
+
+    /// The connection that was waited for.
+    pub(super) async fn line_by<'a>(
+        &'a self,
+        permit: SemaphorePermit<'a>,
+        name: &str,
+    ) -> Result<Line<'a>, StoreError> {
         // The one used last: those not needed stay idle.
         while let Some(mut idle) = self.take() {
             if self.uptime().saturating_sub(idle.since) < IDLE

@@ -143,6 +143,35 @@ async fn pg_nothing_is_asked_while_nothing_happens() {
     assert!(number(&b.url, LAST).await > before, "the server's book shows nothing");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_an_event_that_is_told_late_is_not_passed_over() {
+    let Some(b) = Bench::postgres().await else { return };
+    let task = b.task(1).await;
+    // Another site's write: its event has its number and cannot be seen yet.
+    let mut slow = AnyConnection::connect(&b.url).await.expect("the server");
+    let told = "begin; insert into events (at, kind, actor, data)
+        values (1, 'worker.online', 'runner:slow', '{}')";
+    sqlx::raw_sql(told).execute(&mut slow).await.expect("an event");
+    b.task(2).await;
+    let asked = b.queue.statements();
+    let queue = b.queue.clone();
+    let reading = tokio::spawn(async move { queue.events(0, None, 100).await.expect("events") });
+    // It has read, seen the gap and asked who is about to tell something.
+    while b.queue.statements() < asked + 3 && !reading.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    sqlx::raw_sql("commit").execute(&mut slow).await.expect("the event is told");
+    let actors: Vec<String> =
+        reading.await.expect("an end").iter().map(|event| event.actor.0.clone()).collect();
+    assert_eq!(actors, ["user:ann", "runner:slow", "user:ann"]);
+    // A number that was given and not used keeps nobody waiting.
+    let undone = told.to_owned() + "; rollback";
+    run(&b.url, &undone).await;
+    b.task(3).await;
+    assert_eq!(b.queue.events(0, None, 100).await.expect("events").len(), 4);
+    assert_eq!(b.told(&task).await, ["task.queued"]);
+}
+
 #[tokio::test]
 async fn pg_a_server_that_was_away_is_used_again_by_itself() {
     let Some(cluster) = Cluster::start() else { return };
