@@ -45,7 +45,7 @@ impl Intake {
         out: &mut Reconciled,
     ) -> Result<(), IntakeError> {
         // Read before the lists, so that a task made meanwhile is not missed in an older list.
-        let open = self.queue.open_reviews(slug).await?;
+        let open = self.open_tasks(slug).await?;
         let mut hits: HashMap<LaneName, Vec<Issue>> = HashMap::new();
         for lane in self.lanes(&open).await? {
             let issues = forge.labelled(slug, &words::agent_label(&lane)).await?;
@@ -86,7 +86,7 @@ impl Intake {
     /// The lanes whose labels may stand in this project.
     async fn lanes(&self, open: &[Task]) -> Result<BTreeSet<LaneName>, IntakeError> {
         let mut lanes: BTreeSet<LaneName> = LANES.iter().filter_map(|l| l.parse().ok()).collect();
-        lanes.extend(self.queue.workers().await?.into_iter().flat_map(|worker| worker.lanes));
+        lanes.extend(self.served().await?);
         lanes.extend(open.iter().map(|task| task.lane.clone()));
         Ok(lanes)
     }

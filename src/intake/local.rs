@@ -15,11 +15,11 @@ impl Intake {
         if project.host != self.host {
             return Ok(());
         }
-        for task in self.queue.open_reviews(&project.slug).await? {
+        for task in self.open_tasks(&project.slug).await? {
             if task.state != TaskState::Review {
                 continue;
             }
-            let Some(pull) = self.queue.local_pull(&task.id).await? else { continue };
+            let Some(pull) = self.local_pull(&task.id).await? else { continue };
             let path = PathBuf::from(&project.remote);
             let branch = project.default_branch.clone();
             let look = move || local::merged(&path, [&pull.base, &branch], &pull.head);

@@ -9,6 +9,7 @@ mod github;
 mod local;
 mod memo;
 mod poll;
+mod recall;
 mod wishes;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use crate::queue::{Changed, Queue, QueueError};
 
 use self::memo::{Known, Memo, Wish};
 pub use self::poll::INTERVAL;
+use self::recall::Recall;
 
 /// What an intake needs.
 #[derive(Clone, Debug)]
@@ -48,6 +50,7 @@ pub struct Intake {
     allowed_senders: Vec<String>,
     /// Held for a whole reconcile, so that two never work on one project at once.
     memo: Mutex<Memo>,
+    recall: Recall,
 }
 
 impl fmt::Debug for Intake {
@@ -144,7 +147,8 @@ impl Intake {
     #[must_use]
     pub fn new(config: IntakeConfig) -> Self {
         let IntakeConfig { queue, accounts, clock, host, allowed_senders } = config;
-        Self { queue, accounts, clock, host, allowed_senders, memo: Mutex::default() }
+        let (memo, recall) = (Mutex::default(), Recall::default());
+        Self { queue, accounts, clock, host, allowed_senders, memo, recall }
     }
 
     /// Compares one project with its forge and does what is missing.

@@ -55,7 +55,7 @@ impl Intake {
         due: &mut HashMap<RepoName, Timestamp>,
         on_look: &(dyn Fn(&Reconciled) + Send + Sync),
     ) -> Option<Timestamp> {
-        let projects = match self.queue.projects().await {
+        let projects = match self.projects().await {
             Ok(projects) => projects,
             Err(error) => {
                 tracing::error!("the list of projects cannot be read: {error}");

@@ -5,8 +5,8 @@ use super::memo::{Known, Wish};
 use super::{Intake, IntakeError, Reconciled};
 use crate::forge::github::{GitHub, Issue, LabelSet, Permission, Wording};
 use crate::forge::{ForgeError, words};
-use crate::model::{LaneName, RepoName, Task, TaskId, TaskState, Timestamp};
-use crate::queue::{Added, NewTask, QueueError};
+use crate::model::{LaneName, RepoName, TaskState, Timestamp};
+use crate::queue::{Added, NewTask};
 
 impl Intake {
     /// Makes a task of a labelled issue, unless it has one or may not.
@@ -98,20 +98,6 @@ impl Intake {
             forge.permission(slug, &by).await? == Permission::Write
         };
         Ok(if may { Ok(by) } else { Err(words::sender_refused(label, &by, listed)) })
-    }
-
-    /// The task of an issue and a lane: under the plain id, or under the one with the lane.
-    async fn task_of(&self, slug: &RepoName, wish: &Wish) -> Result<Option<Task>, QueueError> {
-        let (number, lane) = wish;
-        for with_lane in [None, Some(lane.clone())] {
-            let id = TaskId { repo: slug.clone(), number: *number, lane: with_lane };
-            match self.queue.task(&id).await {
-                Ok(task) if task.lane == *lane => return Ok(Some(task)),
-                Ok(_) | Err(QueueError::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
     }
 
     fn refuse(

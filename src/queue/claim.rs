@@ -66,10 +66,8 @@ impl Queue {
             Some(known) => (known.lanes, known.labels),
             // It registered with an earlier process.
             None => {
-                let workers = self.inner.store.workers(self.inner.clock.now()).await?;
-                workers
-                    .into_iter()
-                    .find(|worker| worker.id == c.worker)
+                let worker = self.inner.store.worker(&c.worker, self.inner.clock.now()).await?;
+                worker
                     .map(|worker| (worker.lanes, worker.labels))
                     .ok_or_else(|| QueueError::WorkerUnknown(c.worker.to_string()))?
             }

@@ -93,6 +93,18 @@ impl Queue {
         self.inner.store.statements()
     }
 
+    /// How much was written since it was opened: what was read stands while this does. `None`
+    /// while something is being written.
+    #[must_use]
+    pub fn writes(&self) -> Option<u64> {
+        self.inner.store.writes()
+    }
+
+    /// Another process wrote to the same database: [`Queue::writes`] moves on.
+    pub fn written_elsewhere(&self) {
+        self.inner.store.written_elsewhere();
+    }
+
     /// Reads the database through, where it is not large.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::deaths::LIMITS;
 use super::seen::Known;
 use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered};
 use crate::model::{
-    InstanceId, LEASE, LeaseRef, Passage, StopReason, Worker, WorkerId, WorkerState,
+    InstanceId, LEASE, LeaseRef, Passage, StopReason, Timestamp, Worker, WorkerId, WorkerState,
 };
 use crate::store::HeartbeatRow;
 
@@ -16,11 +16,8 @@ impl Queue {
         let id = self.new_id()?;
         let register = self.inner.store.register(&r, &id, now, &LIMITS);
         let ended = self.write(Passage::QueueRegister, register).await?;
-        let workers = self.inner.store.workers(now).await?;
-        let worker = workers
-            .into_iter()
-            .find(|worker| worker.name == r.name)
-            .ok_or_else(|| QueueError::WorkerUnknown(r.name.to_string()))?;
+        let worker = self.inner.store.worker_named(&r.name, now).await?;
+        let worker = worker.ok_or_else(|| QueueError::WorkerUnknown(r.name.to_string()))?;
         let known = Known {
             instance: r.instance,
             offline: false,
@@ -86,19 +83,28 @@ impl Queue {
         Ok(answers)
     }
 
+    /// One worker, as [`Queue::workers`] tells it.
+    pub async fn worker(&self, id: &WorkerId) -> Result<Option<Worker>, QueueError> {
+        let now = self.inner.clock.now();
+        Ok(self.inner.store.worker(id, now).await?.map(|worker| self.with_memory(worker, now)))
+    }
+
     /// Every worker, by name, with the leases it holds.
     pub async fn workers(&self) -> Result<Vec<Worker>, QueueError> {
         let now = self.inner.clock.now();
-        let mut workers = self.inner.store.workers(now).await?;
-        for worker in &mut workers {
-            let Some(known) = self.inner.seen.get(&worker.id) else { continue };
-            // What is ahead of us was stamped before the clock went back.
-            if known.last_seen > worker.last_seen || worker.last_seen > now {
-                worker.last_seen = known.last_seen;
-                worker.state = WorkerState::derive(now, known.last_seen, known.offline);
-            }
+        let workers = self.inner.store.workers(now).await?;
+        Ok(workers.into_iter().map(|worker| self.with_memory(worker, now)).collect())
+    }
+
+    /// What this process heard of the worker since the database did.
+    fn with_memory(&self, mut worker: Worker, now: Timestamp) -> Worker {
+        let Some(known) = self.inner.seen.get(&worker.id) else { return worker };
+        // What is ahead of us was stamped before the clock went back.
+        if known.last_seen > worker.last_seen || worker.last_seen > now {
+            worker.last_seen = known.last_seen;
+            worker.state = WorkerState::derive(now, known.last_seen, known.offline);
         }
-        Ok(workers)
+        worker
     }
 }
 

@@ -143,9 +143,11 @@ async fn introduce(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>
         None => {}
     }
     if let Some(instance) = instance {
-        site.queue.heartbeat(worker, instance, false, None, &[]).await?;
+        let (queue, worker, instance) = (site.queue.clone(), worker.clone(), instance.clone());
+        let beat = async move { Ok(queue.heartbeat(&worker, &instance, false, None, &[]).await?) };
+        site.write(beat).await?;
     }
-    let known = site.queue.workers().await?.into_iter().find(|known| known.id == *worker);
+    let known = site.queue.worker(worker).await?;
     site.bell.registered(&known.ok_or_else(unknown)?, instance.cloned(), &[]);
     Ok(())
 }

@@ -72,6 +72,10 @@ pub struct Store {
     path: String,
     /// Calls of [`Store::write`] and [`Store::read`].
     asked: AtomicU64,
+    /// Writes that were begun, and those whose end was seen. One whose caller went away meanwhile
+    /// is never seen to end.
+    begun: AtomicU64,
+    ended: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -96,7 +100,13 @@ impl Store {
             }
             _ => return Err(StoreError::Url { url: shown }),
         };
-        Ok(Self { database, path, asked: AtomicU64::new(0) })
+        Ok(Self {
+            database,
+            path,
+            asked: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        })
     }
 
     /// The clock that what is stored is stamped and compared by: of a server the server's, asked
@@ -129,13 +139,29 @@ impl Store {
         self.asked.load(Ordering::Relaxed)
     }
 
+    /// How much was written; `None` while something is being written.
+    pub fn writes(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::SeqCst);
+        let begun = self.begun.load(Ordering::SeqCst);
+        (begun == ended).then_some(begun)
+    }
+
+    /// Another process wrote.
+    pub fn written_elsewhere(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.ended.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Runs a write to its end and gives the rows of all its statements in order.
     async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        match &self.database {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let written = match &self.database {
             Database::Sqlite(file) => file.write(sql).await,
             Database::Postgres(server) => server.write(sql).await,
-        }
+        };
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        written
     }
 
     /// Reads.

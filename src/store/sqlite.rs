@@ -1,7 +1,10 @@
 //! A file on this disk: one connection that writes, in a task of its own, and readers beside it.
 //!
 //! A write is one text of several statements in one transaction, sent in one call (2,300 claims
-//! and finishes a second against 1,550 as statements of their own).
+//! and finishes a second against 1,550 as statements of their own). Writes that come while another
+//! is under way share the next transaction.
+
+mod group;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +15,7 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::{AnyConnection, AnyPool, ConnectOptions, Connection};
 use tokio::sync::{mpsc, oneshot};
 
+use self::group::Written;
 use super::{Sql, StoreError, error, migrate};
 use crate::model::DiskProblem;
 
@@ -32,8 +36,14 @@ pub(super) struct Sqlite {
 
 /// What the writer does next.
 enum Job {
-    Write { sql: Sql, reply: oneshot::Sender<Result<Vec<AnyRow>, sqlx::Error>> },
+    Write(Write),
     Close { done: oneshot::Sender<()> },
+}
+
+/// A write, and who waits for it.
+struct Write {
+    sql: Sql,
+    reply: oneshot::Sender<Written>,
 }
 
 impl Sqlite {
@@ -70,7 +80,7 @@ impl Sqlite {
     pub(super) async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
         let closed = || StoreError::Closed { path: self.path.clone() };
         let (reply, answer) = oneshot::channel();
-        self.writer.send(Job::Write { sql, reply }).map_err(|_| closed())?;
+        self.writer.send(Job::Write(Write { sql, reply })).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?.map_err(|e| error::explain(&self.path, e))
     }
 
@@ -82,37 +92,71 @@ impl Sqlite {
     }
 }
 
-/// Does one write after another. Ends when the store is closed or dropped.
+/// Does one write after another, and those that have gathered meanwhile together. Ends when the
+/// store is closed or dropped.
 async fn write_in_turn(
     connection: AnyConnection,
     options: AnyConnectOptions,
     mut inbox: mpsc::UnboundedReceiver<Job>,
 ) {
     let mut connection = Some(connection);
-    while let Some(job) = inbox.recv().await {
-        match job {
-            Job::Write { sql, reply } => {
-                let rows = write(&mut connection, &options, sql).await;
-                // Whoever asked may have gone; it is done all the same.
-                let _ = reply.send(rows);
+    let mut jobs = Vec::new();
+    while inbox.recv_many(&mut jobs, group::MOST).await > 0 {
+        let mut writes = Vec::with_capacity(jobs.len());
+        let mut closing = None;
+        for job in jobs.drain(..) {
+            match job {
+                Job::Write(write) => writes.push(write),
+                Job::Close { done } => closing = Some(done),
             }
-            Job::Close { done } => {
-                inbox.close();
-                if let Some(connection) = connection.take() {
-                    let _ = connection.close().await;
+        }
+        write_all(&mut connection, &options, writes).await;
+        if let Some(done) = closing {
+            inbox.close();
+            // What was sent before the inbox was closed is still done.
+            while let Some(job) = inbox.recv().await {
+                if let Job::Write(write) = job {
+                    write_all(&mut connection, &options, vec![write]).await;
                 }
-                let _ = done.send(());
             }
+            if let Some(connection) = connection.take() {
+                let _ = connection.close().await;
+            }
+            let _ = done.send(());
         }
     }
 }
 
-/// One write. A connection whose thread is gone is made anew for the next.
-async fn write(
+/// Several in one transaction, where that can be; whoever asked may have gone, they are done all
+/// the same.
+async fn write_all(
     slot: &mut Option<AnyConnection>,
     options: &AnyConnectOptions,
-    sql: Sql,
-) -> Result<Vec<AnyRow>, sqlx::Error> {
+    writes: Vec<Write>,
+) {
+    if writes.len() > 1
+        && let Some(connection) = slot
+    {
+        let (texts, replies): (Vec<Sql>, Vec<_>) =
+            writes.into_iter().map(|write| (write.sql, write.reply)).unzip();
+        if let Some(written) = group::write(connection, &texts).await {
+            for (reply, written) in replies.into_iter().zip(written) {
+                let _ = reply.send(written);
+            }
+            return;
+        }
+        for (sql, reply) in texts.into_iter().zip(replies) {
+            let _ = reply.send(write(slot, options, sql).await);
+        }
+        return;
+    }
+    for Write { sql, reply } in writes {
+        let _ = reply.send(write(slot, options, sql).await);
+    }
+}
+
+/// One write. A connection whose thread is gone is made anew for the next.
+async fn write(slot: &mut Option<AnyConnection>, options: &AnyConnectOptions, sql: Sql) -> Written {
     let mut connection = match slot.take() {
         Some(connection) => connection,
         None => connect(options).await?,
@@ -198,3 +242,6 @@ fn escaped(path: &str) -> String {
         url
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::deaths::Ends;
 use super::{DeathLimits, NewWorker, Sql, Store, StoreError};
-use crate::model::{InstanceId, LeaseRef, Timestamp, Worker, WorkerId, WorkerState};
+use crate::model::{InstanceId, LeaseRef, Timestamp, Worker, WorkerId, WorkerName, WorkerState};
 
 impl Store {
     /// Makes the worker, or lets a new start of it speak for it: leases of the start before end,
@@ -93,12 +93,43 @@ impl Store {
     /// Every worker, by name. Its state is derived from `now` and when the database last heard
     /// of it.
     pub async fn workers(&self, now: Timestamp) -> Result<Vec<Worker>, StoreError> {
-        let rows = self
-            .read(Sql::new(
-                "select id, name, host, version, last_seen, offline, interval_ms
-                from workers order by name",
-            ))
-            .await?;
+        self.of(now, Which::All).await
+    }
+
+    /// One worker, as [`Store::workers`] tells it.
+    pub async fn worker(
+        &self,
+        id: &WorkerId,
+        now: Timestamp,
+    ) -> Result<Option<Worker>, StoreError> {
+        Ok(self.of(now, Which::Id(id)).await?.pop())
+    }
+
+    /// The worker of this name, as [`Store::workers`] tells it.
+    pub async fn worker_named(
+        &self,
+        name: &WorkerName,
+        now: Timestamp,
+    ) -> Result<Option<Worker>, StoreError> {
+        Ok(self.of(now, Which::Name(name)).await?.pop())
+    }
+
+    async fn of(&self, now: Timestamp, which: Which<'_>) -> Result<Vec<Worker>, StoreError> {
+        let some = match which {
+            Which::All => "",
+            Which::Id(_) => "where id = $1",
+            Which::Name(_) => "where name = $1",
+        };
+        let bound = |text: String| match which {
+            Which::All => Sql::made(text),
+            Which::Id(id) => Sql::made(text).bind(id.to_string()),
+            Which::Name(name) => Sql::made(text).bind(name.to_string()),
+        };
+        let text = format!(
+            "select id, name, host, version, last_seen, offline, interval_ms
+            from workers {some} order by name"
+        );
+        let rows = self.read(bound(text)).await?;
         let mut workers = Vec::with_capacity(rows.len());
         for row in rows.iter().map(|row| self.fields(row)) {
             let last_seen = row.time("last_seen")?;
@@ -119,11 +150,17 @@ impl Store {
         let places: BTreeMap<WorkerId, usize> =
             workers.iter().enumerate().map(|(i, w)| (w.id.clone(), i)).collect();
 
-        let rows = self
-            .read(Sql::new(
-                "select worker_id, kind, value from worker_traits order by worker_id, kind, value",
-            ))
-            .await?;
+        let of_those = match which {
+            Which::All => String::new(),
+            Which::Id(_) | Which::Name(_) => {
+                format!("and worker_id = (select id from workers {some})")
+            }
+        };
+        let text = format!(
+            "select worker_id, kind, value from worker_traits
+            where worker_id is not null {of_those} order by worker_id, kind, value"
+        );
+        let rows = self.read(bound(text)).await?;
         for row in rows.iter().map(|row| self.fields(row)) {
             let place = places.get(&row.parsed::<WorkerId>("worker_id")?);
             let Some(worker) = place.and_then(|i| workers.get_mut(*i)) else { continue };
@@ -134,12 +171,11 @@ impl Store {
             }
         }
 
-        let rows = self
-            .read(Sql::new(
-                "select worker_id, id, epoch from tasks where worker_id is not null
-                order by updated_at, id",
-            ))
-            .await?;
+        let text = format!(
+            "select worker_id, id, epoch from tasks
+            where worker_id is not null {of_those} order by updated_at, id"
+        );
+        let rows = self.read(bound(text)).await?;
         for row in rows.iter().map(|row| self.fields(row)) {
             let place = places.get(&row.parsed::<WorkerId>("worker_id")?);
             let Some(worker) = place.and_then(|i| workers.get_mut(*i)) else { continue };
@@ -147,4 +183,12 @@ impl Store {
         }
         Ok(workers)
     }
+}
+
+/// Which workers are read.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    All,
+    Id(&'a WorkerId),
+    Name(&'a WorkerName),
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relay::api::{Code, CreateTask, LinkProject};
 use relay::forge::github::{Accounts, PersonsLogin, host_of};
-use relay::model::{ForgeKind, Secret, TaskState};
+use relay::model::{ForgeKind, Secret, StopReason, TaskState};
 use relay::site::forges::KnownForges;
 use relay::site::owner::{OwnerConfig, Role};
 use relay::site::watch::Watch;
@@ -74,6 +74,55 @@ async fn a_label_rings_the_bell_and_a_closed_issue_calls_its_run_off() {
     let status = home.client.status().await.expect("the status");
     assert_eq!(status.forges.len(), 1);
     assert_eq!((status.forges[0].slug.as_str(), &status.forges[0].error), ("ann/shop", &None));
+    home.owner.close().await;
+}
+
+#[tokio::test]
+async fn an_idle_site_with_linked_repositories_asks_its_database_nothing() {
+    let hub = FakeGitHub::start(&ManualClock::default()).await;
+    let home = home_of(&hub).await;
+    let shop = hub.repo("ann/shop");
+    // One task nobody takes, one whose run is over, and a label that is refused.
+    for by in ["ann", "ann", "mallory"] {
+        let issue = shop.issue("ann", "Mend it", "It is broken.");
+        shop.label(issue, "agent:claude", by);
+    }
+    let mut worker = home.worker("w").await;
+    worker.request.forges = vec![host_of(&hub.base)];
+    let worker =
+        TestWorker { worker: home.client.register(&worker.request).await.expect("it"), ..worker };
+    home.client.link(&github("ann/shop")).await.expect("a project");
+    assert_eq!(worker.ring(1, 0, 300).await.queued, 2);
+    let lease = worker.claim().await.expect("a task").lease;
+    let end = worker.end(&lease, StopReason::NoChanges);
+    home.client.release(&lease.reference(), &end).await.expect("it is ended");
+    home.link("here").await;
+
+    let polled = || home.owner.site().standing.all().iter().filter_map(|s| s.polled_at).max();
+    let minute = async || {
+        let before = polled();
+        home.pass(Duration::from_secs(60)).await;
+        until(|| polled() > before).await;
+    };
+    // What was written is looked at once more.
+    for _ in 0..3 {
+        minute().await;
+    }
+    let (statements, calls) = (home.owner.site().queue.statements(), hub.calls().len());
+    for _ in 0..60 {
+        minute().await;
+    }
+    assert_eq!(home.owner.site().queue.statements() - statements, 0);
+    assert!(hub.calls().len() >= calls + 60, "it did look");
+
+    // And what is written then is seen.
+    shop.close(1, "ann");
+    shop.close(2, "ann");
+    shop.close(3, "ann");
+    minute().await;
+    minute().await;
+    let tasks = home.client.tasks(None).await.expect("tasks");
+    assert!(tasks.iter().any(|task| task.state == TaskState::Cancelled), "{tasks:?}");
     home.owner.close().await;
 }
 
