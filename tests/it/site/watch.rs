@@ -96,7 +96,6 @@ async fn an_idle_site_with_linked_repositories_asks_its_database_nothing() {
     let lease = worker.claim().await.expect("a task").lease;
     let end = worker.end(&lease, StopReason::NoChanges);
     home.client.release(&lease.reference(), &end).await.expect("it is ended");
-    home.link("here").await;
 
     let polled = || home.owner.site().standing.all().iter().filter_map(|s| s.polled_at).max();
     let minute = async || {
