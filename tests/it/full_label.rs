@@ -35,7 +35,7 @@ fn failed(model: &Model) -> Vec<bool> {
 
 /// A machine with the real claude, logged in to the scripted model and, as relay-bot, to the bench.
 #[expect(clippy::disallowed_methods, reason = "scripts/test says where the real claude is")]
-fn machine(bench: &Bench, model: &Model) -> Option<House> {
+pub fn machine(bench: &Bench, model: &Model) -> Option<House> {
     let Some(claude) = std::env::var_os("RELAY_TEST_CLAUDE") else {
         skip("RELAY_TEST_CLAUDE does not name the claude program");
         return None;
@@ -54,8 +54,8 @@ fn machine(bench: &Bench, model: &Model) -> Option<House> {
     Some(house)
 }
 
-/// Pushes the repository's own test as its owner.
-fn give_the_repository_a_test(bench: &Bench) {
+/// Pushes the repository's own test, a shell script, as its owner.
+pub fn give_the_repository_a_test(bench: &Bench, script: &str) {
     let place = tempfile::tempdir().unwrap();
     let git = |args: &[&str]| {
         let (well, said) = bench.git("ghp_acme", place.path(), args);
@@ -64,7 +64,7 @@ fn give_the_repository_a_test(bench: &Bench) {
     git(&["clone", "-q", "bench:acme/shop.git", "."]);
     let package = json!({ "name": "shop", "private": true, "scripts": { "test": "sh probe.sh" } });
     std::fs::write(place.path().join("package.json"), package.to_string()).unwrap();
-    std::fs::write(place.path().join("probe.sh"), PROBE).unwrap();
+    std::fs::write(place.path().join("probe.sh"), script).unwrap();
     git(&["add", "."]);
     git(&["commit", "-qm", "a test"]);
     git(&["push", "-q", "origin", "HEAD:refs/heads/main"]);
@@ -82,7 +82,7 @@ async fn full_a_labelled_issue_becomes_a_pull_request() {
         Step::Say("Added the total."),
     ]);
     let Some(house) = machine(&bench, &model) else { return };
-    give_the_repository_a_test(&bench);
+    give_the_repository_a_test(&bench, PROBE);
     let issue = bench
         .rest("ghp_acme", "POST", "issues", json!({ "title": "Add a total", "body": "Please." }))
         .await["number"]

@@ -10,11 +10,16 @@ mod corpus;
 #[cfg(target_os = "linux")]
 mod crash;
 mod delivery;
+mod drain;
 #[cfg(target_os = "linux")]
 mod full_claude;
 mod full_github;
 mod full_label;
+#[cfg(target_os = "linux")]
+mod full_nginx;
 mod full_private;
+#[cfg(target_os = "linux")]
+mod full_site;
 #[cfg(target_os = "linux")]
 mod full_walls;
 mod git;

@@ -32,7 +32,11 @@ impl Served {
 
     /// A running site on this database.
     pub fn on(database: Option<String>) -> Self {
-        let house = House::new();
+        Self::of(House::new(), database)
+    }
+
+    /// A running site on a machine that was made before, for what the site's environment has to say.
+    pub fn of(house: House, database: Option<String>) -> Self {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let addr = free.to_string();
         let proxy = Proxy::of_url(&format!("http://{addr}"));
@@ -59,6 +63,11 @@ impl Served {
     /// The running site.
     pub fn site(&self) -> &Working {
         self.site.as_ref().expect("the site runs")
+    }
+
+    /// Where the site itself listens.
+    pub fn addr(&self) -> &str {
+        &self.addr
     }
 
     /// Kills the site at once.
