@@ -10,6 +10,7 @@ use super::exit::Exit;
 use crate::client::{ClientError, EndpointError};
 use crate::model::IdError;
 use crate::site::owner::OwnerError;
+use crate::store::{BackupError, CopyError, StoreError};
 
 /// A failure that the command itself found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +83,12 @@ fn known(cause: &(dyn std::error::Error + 'static)) -> Option<(Exit, Option<Stri
     if let Some(error) = cause.downcast_ref::<OwnerError>() {
         return Some((owner_exit(error), error.hint()));
     }
+    if let Some(error) = cause.downcast_ref::<CopyError>() {
+        return Some((copy_exit(error), error.hint()));
+    }
+    if let Some(error) = cause.downcast_ref::<BackupError>() {
+        return Some((backup_exit(error), error.hint()));
+    }
     if let Some(error) = cause.downcast_ref::<ConfigError>() {
         return Some((Exit::Usage, error.hint()));
     }
@@ -114,6 +121,37 @@ fn owner_exit(error: &OwnerError) -> Exit {
         | OwnerError::Socket { .. }
         | OwnerError::Store(_)
         | OwnerError::Queue(_) => Exit::Failed,
+    }
+}
+
+fn copy_exit(error: &CopyError) -> Exit {
+    match error {
+        CopyError::Missing { .. } => Exit::NotFound,
+        CopyError::NotEmpty { .. } => Exit::Conflict,
+        CopyError::Store(error) => store_exit(error),
+        CopyError::Nul { .. }
+        | CopyError::Unreadable { .. }
+        | CopyError::Schema { .. }
+        | CopyError::Differs { .. } => Exit::Failed,
+    }
+}
+
+fn backup_exit(error: &BackupError) -> Exit {
+    match error {
+        BackupError::Missing { .. } => Exit::NotFound,
+        BackupError::Exists { .. } => Exit::Conflict,
+        BackupError::Name { .. } => Exit::Usage,
+        BackupError::Store(error) => store_exit(error),
+        BackupError::File { .. } => Exit::Failed,
+    }
+}
+
+fn store_exit(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Url { .. } => Exit::Usage,
+        StoreError::InUse { .. } => Exit::Conflict,
+        StoreError::Away { .. } => Exit::Unreachable,
+        _ => Exit::Failed,
     }
 }
 

@@ -25,11 +25,13 @@ pub enum Exit {
     Version = 7,
     /// The command worked and the task it waited for did not.
     TaskFailed = 8,
+    /// It is not for relay to do; the hint names the program that does it.
+    NotSupported = 9,
 }
 
 impl Exit {
     /// Every code, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Failed,
         Self::Usage,
@@ -39,6 +41,7 @@ impl Exit {
         Self::NotReady,
         Self::Version,
         Self::TaskFailed,
+        Self::NotSupported,
     ];
 
     /// The number.

@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod context;
 mod credentials;
+mod db;
 mod demo;
 mod doctor;
 mod error;
@@ -69,6 +70,8 @@ enum Command {
     Invite(invite::Options),
     /// Make, list and revoke what other machines show to the site
     Token(token::Options),
+    /// Back the database up, put a backup back, copy it to another database
+    Db(db::Options),
     /// See the whole flow on a scratch repository: no login, no network
     Demo(demo::Options),
     /// Show the lanes of this machine, and the settings claude runs under
@@ -127,6 +130,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Open(options) => options.run(&context).await,
             Command::Invite(options) => options.run(&context).await,
             Command::Token(options) => options.run(&context).await,
+            Command::Db(options) => options.run(&context).await,
             Command::Demo(options) => options.run(&context).await,
             Command::Lane(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,

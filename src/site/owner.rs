@@ -311,6 +311,26 @@ pub async fn connect(config: OwnerConfig) -> Result<Access, OwnerError> {
     }
 }
 
+/// A home that nobody owns while this lives: for what is done to the database's file itself.
+#[derive(Debug)]
+pub struct Held {
+    _lock: Lock,
+}
+
+/// Holds the home without serving it.
+///
+/// # Errors
+/// [`OwnerError::Taken`] where somebody owns it.
+pub fn hold(home: &Path, version: &str) -> Result<Held, OwnerError> {
+    let home = Home::prepare(home)?;
+    let me = Holder { pid: std::process::id(), role: Role::Moment, version: version.to_owned() };
+    match home.lock(&me)? {
+        Ok(lock) => Ok(Held { _lock: lock }),
+        Err(Some(other)) => Err(taken(&home, &other)),
+        Err(None) => Err(OwnerError::Silent { home: home.path().to_owned(), pid: None }),
+    }
+}
+
 /// Whether somebody serves the socket.
 async fn answers(socket: &Path) -> bool {
     socket::reach(socket).await.is_ok()

@@ -79,6 +79,18 @@ pub enum StoreError {
         /// What the server says.
         detail: String,
     },
+    /// Another site is at work on the server's database, or a pooler in front of it keeps its lock.
+    #[error("another relay is at work on the database `{path}`")]
+    InUse {
+        /// The URL without a login.
+        path: String,
+    },
+    /// The server's word does not come through: something between keeps it.
+    #[error("the database `{path}` does not pass on what one site tells another")]
+    Deaf {
+        /// The URL without a login.
+        path: String,
+    },
     /// The disk is full, read-only or failing. Nothing was changed.
     #[error("cannot write the database `{path}`: {detail}")]
     Disk {
@@ -120,6 +132,14 @@ impl StoreError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::InUse { .. } => {
+                "stop the other one; to run several sites on one Postgres, start \
+                 each with `relay serve --sites many` (and name the server itself, no pooler)"
+                    .to_owned()
+            }
+            Self::Deaf { .. } => "name the server itself, not a pooler in front of it \
+                 (`--database postgres://HOST:5432/NAME`): several sites need LISTEN"
+                .to_owned(),
             Self::Disk { path, .. } if path.starts_with("postgres") => {
                 "look at the disk of the database's server; nothing was changed".to_owned()
             }

@@ -8,11 +8,14 @@
 //! A write is a value ([`sql::Sql`]) that runs to its end in a task of its own: a caller that goes
 //! away cannot leave a transaction half done. docs/design/postgres.md tells the rest.
 
+mod backup;
 mod budgets;
 mod claims;
+mod copy;
 mod deaths;
 mod error;
 mod events;
+mod exclusive;
 mod finish;
 mod growth;
 mod health;
@@ -27,6 +30,7 @@ mod postgres;
 mod preferences;
 mod projects;
 mod ready;
+mod restore;
 mod row;
 mod runs;
 mod sql;
@@ -44,8 +48,10 @@ use sqlx::any::AnyRow;
 
 use crate::model::{Clock, Task};
 
+pub use backup::{BackupError, backup, dump_command};
 pub use budgets::{Budget, BudgetStop};
 pub use claims::{Claim, ClaimedRow};
+pub use copy::{Copied, CopyError, CopyStep, Sum, copy};
 pub use deaths::DeathLimits;
 pub use error::StoreError;
 pub use finish::Finish;
@@ -53,6 +59,7 @@ pub use health::Health;
 pub use invites::Redeemed;
 pub use leases::HeartbeatRow;
 pub use people::{Ended, Ending};
+pub use restore::{EPOCHS_ON, Restored, restore};
 pub use row::Fields;
 pub use runs::{JournalEntry, RunHead};
 pub use tasks::Asked;

@@ -67,9 +67,7 @@ enum Work {
 impl Postgres {
     /// Connects and brings the schema up to date; of several that start at once one does it.
     pub(super) async fn open(url: &str, name: String) -> Result<Self, StoreError> {
-        let options = AnyConnectOptions::from_str(url)
-            .map_err(|_| StoreError::Url { url: name.clone() })?
-            .disable_statement_logging();
+        let options = options(url, &name)?;
         let explained = |error| error::explain_postgres(&name, &error);
         let mut first = pool::connect(&options).await.map_err(explained)?;
         migrate::postgres(&mut first, &name).await?;
@@ -199,6 +197,13 @@ impl Work {
             }
         }
     }
+}
+
+/// How a connection is made; `name` is the URL without a login.
+pub(super) fn options(url: &str, name: &str) -> Result<AnyConnectOptions, StoreError> {
+    let options = AnyConnectOptions::from_str(url);
+    let options = options.map_err(|_| StoreError::Url { url: name.to_owned() })?;
+    Ok(options.disable_statement_logging())
 }
 
 /// The statements one after another, each told how many rows the write before it touched.

@@ -50,13 +50,7 @@ impl Sqlite {
     /// Makes the file for its owner alone where it is missing, and brings it up to date.
     pub(super) async fn open(path: &str) -> Result<Self, StoreError> {
         make_private(path)?;
-        let options = AnyConnectOptions::from_str(&format!("sqlite://{}?mode=rw", escaped(path)))
-            .map_err(|e| StoreError::Open {
-                path: path.to_owned(),
-                detail: e.to_string(),
-                why: None,
-            })?
-            .disable_statement_logging();
+        let options = options(path)?;
         let connected = connect(&options).await;
         let mut writer = connected.map_err(|e| error::explain(path, e))?;
         migrate::sqlite(&mut writer, path).await?;
@@ -174,6 +168,17 @@ async fn write(slot: &mut Option<AnyConnection>, options: &AnyConnectOptions, sq
     rows
 }
 
+/// How a file that is there is opened, whatever its name.
+pub(super) fn options(path: &str) -> Result<AnyConnectOptions, StoreError> {
+    let options = AnyConnectOptions::from_str(&format!("sqlite://{}?mode=rw", escaped(path)));
+    let failed = |e: sqlx::Error| StoreError::Open {
+        path: path.to_owned(),
+        detail: e.to_string(),
+        why: None,
+    };
+    Ok(options.map_err(failed)?.disable_statement_logging())
+}
+
 fn readers() -> AnyPoolOptions {
     AnyPoolOptions::new()
         .min_connections(0)
@@ -187,7 +192,8 @@ fn readers() -> AnyPoolOptions {
         .after_connect(|connection, _| Box::pin(prepare(connection)))
 }
 
-async fn connect(options: &AnyConnectOptions) -> Result<AnyConnection, sqlx::Error> {
+/// A connection of its own.
+pub(super) async fn connect(options: &AnyConnectOptions) -> Result<AnyConnection, sqlx::Error> {
     let mut connection = AnyConnection::connect_with(options).await?;
     prepare(&mut connection).await?;
     Ok(connection)

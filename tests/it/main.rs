@@ -9,6 +9,7 @@ mod cli;
 mod corpus;
 #[cfg(target_os = "linux")]
 mod crash;
+mod databases;
 mod delivery;
 mod drain;
 #[cfg(target_os = "linux")]

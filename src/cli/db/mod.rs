@@ -1,0 +1,80 @@
+//! `relay db`: the database itself, as a whole.
+
+mod backup;
+mod copy;
+mod restore;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use super::context::Context;
+use super::error::{Failure, fail};
+use super::exit::Exit;
+use crate::site::owner::{Held, OwnerError, hold};
+
+/// Options of `relay db`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write a copy of the database to a new file, also while relay works
+    Backup(backup::Options),
+    /// Put a backup in the database's place; relay must be stopped
+    Restore(restore::Options),
+    /// Copy everything into an empty database, and compare; relay must be stopped
+    Copy(copy::Options),
+}
+
+impl Options {
+    /// Does it.
+    ///
+    /// # Errors
+    /// Those of the databases.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self.command {
+            Command::Backup(options) => options.run(context).await,
+            Command::Restore(options) => options.run(context).await,
+            Command::Copy(options) => options.run(context).await,
+        }
+    }
+}
+
+/// The file that is meant: by the flag, else DATABASE_URL, else the home's own.
+fn file(context: &Context, flag: Option<&str>, instead: &str) -> anyhow::Result<PathBuf> {
+    let setting = context.config.database_url.as_ref().map(|url| url.expose());
+    match flag.or(setting).map(|url| url.split_once("://").unwrap_or((url, ""))) {
+        None => Ok(context.config.home.join("relay.db")),
+        Some(("sqlite", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
+        Some(("postgres" | "postgresql", _)) => {
+            let failure = Failure::new(
+                Exit::NotSupported,
+                "a Postgres database is looked after by its own programs",
+            );
+            Err(failure.hint(instead).into())
+        }
+        Some(_) => fail(
+            Exit::Usage,
+            "the database is neither `sqlite:///absolute/path` nor `postgres://…`",
+        ),
+    }
+}
+
+/// Holds the homes that these files belong to, and this one, so that nobody begins to work on them.
+/// A folder without the lock of an owner is no home.
+fn hold_homes(context: &Context, files: &[&Path]) -> Result<Vec<Held>, OwnerError> {
+    let mut homes = vec![context.config.home.clone()];
+    homes.extend(files.iter().filter_map(|file| file.parent()).map(Path::to_owned));
+    let mut homes: Vec<PathBuf> = homes
+        .into_iter()
+        .filter(|home| home.join("relay.lock").exists())
+        .filter_map(|home| home.canonicalize().ok())
+        .collect();
+    homes.sort();
+    homes.dedup();
+    homes.iter().map(|home| hold(home, env!("CARGO_PKG_VERSION"))).collect()
+}

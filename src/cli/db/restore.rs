@@ -1,0 +1,66 @@
+//! `relay db restore FILE`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::super::context::Context;
+use super::super::exit::Exit;
+use crate::store::restore;
+
+/// What does it for a server.
+const ELSEWHERE: &str = "pg_restore --clean --if-exists --dbname=\"$DATABASE_URL\" FILE, then what \
+                         docs/DATABASES.md says of epochs";
+
+/// Options of `relay db restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  relay db restore ~/relay-2026-11-29.db")]
+pub struct Options {
+    /// The backup; it is only read
+    file: PathBuf,
+    /// Which database it replaces: sqlite:///PATH (default: DATABASE_URL, else relay.db in
+    /// RELAY_HOME)
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Done {
+    tasks: u64,
+    leases: u64,
+    before: Option<PathBuf>,
+}
+
+impl Options {
+    /// Puts it back.
+    ///
+    /// # Errors
+    /// When somebody owns the home, the backup is damaged, or the disk refuses.
+    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let to = super::file(context, self.database.as_deref(), ELSEWHERE)?;
+        let _held = super::hold_homes(context, &[&to])?;
+        let done = restore(&self.file, &to, context.clock.now()).await?;
+        let done = Done { tasks: done.tasks, leases: done.leases, before: done.before };
+        if self.json {
+            context.output.json(&done)?;
+            return Ok(Exit::Ok);
+        }
+        context.output.line(format!(
+            "{} restored: {} tasks; {} leases are over",
+            to.display(),
+            done.tasks,
+            done.leases
+        ))?;
+        if let Some(before) = &done.before {
+            context.output.note(format!("what stood there is {}", before.display()));
+        }
+        context.output.note(
+            "a token that was revoked after the backup is valid again: look at `relay token ls`",
+        );
+        Ok(Exit::Ok)
+    }
+}

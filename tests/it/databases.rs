@@ -1,0 +1,6 @@
+//! The database as a whole: backed up, put back, copied to another.
+
+mod backup;
+mod copy;
+mod filled;
+mod restore;

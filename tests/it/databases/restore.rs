@@ -1,0 +1,100 @@
+//! `relay db restore`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::house::House;
+
+fn house() -> (House, String) {
+    let house = House::new();
+    house.process_lane("edit", "echo more >> README.md", "{\"reply\":\"done\"}");
+    let slug = house.link();
+    let task = house.task(&slug, "process:edit", "a wish");
+    (house, task)
+}
+
+fn backup(house: &House) -> PathBuf {
+    let file = house.dir.path().join("backup.db");
+    house.relay(&["db", "backup", file.to_str().expect("a path")]).ok();
+    file
+}
+
+fn run_once(house: &House) {
+    house.relay(&["work", "--once", "--lanes", "process:edit"]).ok();
+}
+
+fn epoch(house: &House, task: &str) -> u64 {
+    house.json(&["task", "get", task, "--json"])["task"]["epoch"].as_u64().expect("an epoch")
+}
+
+#[test]
+fn a_restored_queue_gives_no_epoch_a_second_time() {
+    let (house, task) = house();
+    let file = backup(&house);
+    // The hidden ref hears of the second claim, of which the backup knows nothing.
+    run_once(&house);
+    house.relay(&["task", "retry", &task]).ok();
+    run_once(&house);
+    assert_eq!((epoch(&house, &task), house.state(&task).as_str()), (2, "review"));
+
+    let file = file.to_str().expect("a path");
+    let done = house.json(&["db", "restore", file, "--json"]);
+    assert_eq!((&done["tasks"], &done["leases"]), (&Value::from(1), &Value::from(0)));
+    let before = PathBuf::from(done["before"].as_str().expect("what stood there"));
+    assert!(before.exists());
+    assert_eq!((house.state(&task).as_str(), epoch(&house, &task)), ("queued", 1_000_000));
+    run_once(&house);
+    assert_eq!((house.state(&task).as_str(), epoch(&house, &task)), ("review", 1_000_001));
+    // And what stood there can be put back.
+    house.relay(&["db", "restore", before.to_str().expect("a path")]).ok();
+    assert_eq!(epoch(&house, &task), 1_000_002);
+}
+
+#[test]
+fn a_lease_that_a_backup_remembers_is_over() {
+    let (mut house, task) = house();
+    let gate = house.dir.path().join("gate");
+    house.process_lane(
+        "edit",
+        &format!(
+            "while [ ! -e {} ]; do read -t 1 x < /dev/null || sleep 0.05; done",
+            gate.display()
+        ),
+        "{\"reply\":\"done\"}",
+    );
+    house.set("RELAY_WORK_MAX_INTERVAL", "5");
+    let worker = house.work(&["--lanes", "process:edit"]);
+    worker.until("the run", || house.state(&task) == "running");
+    let file = backup(&house);
+    // A home with an owner is not touched.
+    let ran = house.relay(&["db", "restore", file.to_str().expect("a path")]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.err.contains("is in use by a running `relay work`"), "{}", ran.err);
+    drop(worker);
+    fs::write(&gate, "").expect("the gate");
+
+    let done = house.json(&["db", "restore", file.to_str().expect("a path"), "--json"]);
+    assert_eq!(done["leases"], 1);
+    assert_eq!(house.state(&task), "queued");
+    let events = house.relay(&["events", "--json"]).ok();
+    assert!(events.contains("\"restored\""), "{events}");
+}
+
+#[test]
+fn a_backup_that_is_none_changes_nothing() {
+    let (house, task) = house();
+    let file = backup(&house);
+    let whole = fs::read(&file).expect("the backup");
+    for damaged in [whole[..whole.len() / 2].to_vec(), b"no database ".repeat(1000)] {
+        fs::write(&file, damaged).expect("damage");
+        let ran = house.relay(&["db", "restore", file.to_str().expect("a path")]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains("is damaged"), "{}", ran.err);
+        assert_eq!(house.state(&task), "queued");
+    }
+    let ran = house.relay(&["db", "restore", "/no/such/file"]);
+    assert_eq!(ran.code, 3, "{ran:?}");
+    assert_eq!(epoch(&house, &task), 0);
+}
