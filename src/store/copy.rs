@@ -283,6 +283,8 @@ fn same(from: Vec<Table>, to: Vec<Table>) -> Result<Vec<Table>, CopyError> {
         for column in &mut a.columns {
             column.grows |= b.columns.iter().any(|c| c.name == column.name && c.grows);
         }
+        // A reference that only one of the two looks after is one all the same.
+        a.parents.extend(b.parents);
         both.push(a);
     }
     schema::in_order(both)

@@ -19,7 +19,7 @@ pub(super) struct Table {
     /// The primary key's columns, in its order.
     pub(super) key: Vec<String>,
     /// The tables its rows point at.
-    parents: BTreeSet<String>,
+    pub(super) parents: BTreeSet<String>,
 }
 
 /// A column.
