@@ -106,8 +106,9 @@ impl Timers {
     pub async fn settle(&self) -> Result<(), QueueError> {
         self.look();
         let _turn = self.turn.lock().await;
+        let now = self.clock.now();
         self.sweep().await?;
-        self.read(true).await
+        self.read(Some(now)).await
     }
 
     /// Ends what ran out, where the timer is due: what a claim does before it looks, so that
@@ -183,7 +184,7 @@ impl Timers {
             done = self.sweep().await;
         }
         if done.is_ok() && (due || stale) {
-            done = self.read(due).await;
+            done = self.read(due.then_some(now)).await;
         }
         let read = due || stale;
         if let Err(error) = done {
@@ -208,8 +209,9 @@ impl Timers {
         Ok(())
     }
 
-    /// Reads what is queued and when the next timer is due; `swept` says that a sweep was just made.
-    async fn read(&self, swept: bool) -> Result<(), QueueError> {
+    /// Reads what is queued and when the next timer is due; `swept` says when a sweep was
+    /// just made.
+    async fn read(&self, swept: Option<Timestamp>) -> Result<(), QueueError> {
         // From here on: what is changed while the reading runs sets these again.
         let before = std::mem::take(&mut *self.lock());
         self.bell.reading_begins();
@@ -219,8 +221,8 @@ impl Timers {
         match read {
             Ok((needs, due)) => {
                 // A timer that is due although it was just swept would spin.
-                let floor = self.clock.now() + PAUSE;
-                let due = due.map(|at| if swept { at.max(floor) } else { at });
+                let floor = swept.map(|at| at + PAUSE);
+                let due = due.map(|at| floor.map_or(at, |floor| at.max(floor)));
                 state.due = earliest(state.due, due);
                 drop(state);
                 self.bell.read(needs);

@@ -43,6 +43,7 @@ impl Stand {
             go = go.display()
         );
         house.process_lane("stay", &body, r#"{"reply":"done"}"#);
+        house.process_lane("other", "true", "{}");
         let slug = house.link();
         let task = house.task(&slug, "process:stay", "x");
         Self { house, marked, task, go }

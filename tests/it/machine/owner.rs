@@ -11,6 +11,7 @@ use crate::support::house::House;
 fn an_owner_that_is_stopped_is_named_while_a_command_waits_for_it() {
     let house = House::new();
     house.link();
+    house.process_lane("edit", "true", "{}");
     let worker = house.work(&["--lanes", "process:edit"]);
     worker.until("its word", || worker.said().contains("waiting for work"));
     worker.signal(Signal::STOP);

@@ -80,10 +80,11 @@ impl World {
             .map(|(id, _)| id.clone())
             .collect();
         assert_eq!(registered.ended.len(), gone.len());
+        let before = self.held.clone();
         for id in &gone {
             let held = self.held.remove(id).expect("it is there");
             assert!(registered.ended.contains(&LeaseRef { task: id.clone(), epoch: held.epoch }));
-            self.died(id, held).await;
+            self.died(id, held, &before).await;
         }
         let processes = &self.processes;
         self.lapsed.retain(|_, (_, holder)| processes[*holder].name != worker);
@@ -258,6 +259,7 @@ impl World {
                 if lapsed && let Some(deaths) = self.deaths.get_mut(&lease.task) {
                     deaths.remove(&lease.epoch);
                 }
+                self.expired.remove(&(lease.task.clone(), lease.epoch));
                 self.lapsed.remove(&lease.task);
                 let held = Held { epoch: lease.epoch, holder: at, until: *expires_at };
                 self.held.insert(lease.task.clone(), held);

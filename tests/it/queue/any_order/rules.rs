@@ -1,5 +1,7 @@
 //! What must hold between any two steps, and at the end.
 
+use std::collections::BTreeMap;
+
 use relay::model::{Effect, Epoch, Event, LEASE, StopReason, TaskId, TaskState};
 use relay::queue::{DEATHS, QUICK, QUICK_DEATHS};
 
@@ -57,6 +59,8 @@ impl World {
             .filter(|(_, held)| held.until <= now)
             .map(|(id, held)| (id.clone(), *held))
             .collect();
+        let before = self.held.clone();
+        let mut ended = Vec::new();
         for (id, held) in over {
             let task = self.b.queue.task(&id).await.expect("a task");
             if task.state.is_leased() && task.epoch == held.epoch {
@@ -64,15 +68,25 @@ impl World {
             }
             assert!(!self.spared(), "a lease was ended that was to be spared: {task:?}");
             self.held.remove(&id);
-            self.died(&id, held).await;
+            self.died(&id, held, &before).await;
+            ended.push(((id.clone(), held.epoch), (held.holder, now)));
             self.lapsed.insert(id, (held.epoch, held.holder));
         }
+        self.expired.extend(ended);
     }
 
-    /// The worker of a run was not heard of: the task waits for another, or is set aside.
-    pub async fn died(&mut self, id: &TaskId, held: Held) {
+    /// The worker of a run was not heard of: the task waits for another, or is set aside. `before`
+    /// are the leases as they were: where it lost several together none of them is to blame.
+    pub async fn died(&mut self, id: &TaskId, held: Held, before: &BTreeMap<TaskId, Held>) {
         let began = self.runs[&(id.clone(), held.epoch)].began;
-        let quick = held.until - LEASE < began + QUICK;
+        let worker = |process: usize| self.processes[process].name;
+        let last_heard = held.until - LEASE;
+        let together =
+            before.iter().any(|(other, o)| other != id && worker(o.holder) == worker(held.holder))
+                || self.expired.iter().any(|((other, _), (process, at))| {
+                    other != id && *process == held.holder && *at > last_heard
+                });
+        let quick = last_heard < began + QUICK && !together;
         let quarantined = self.death(id, held.epoch, quick);
         let task = self.b.queue.task(id).await.expect("a task");
         if task.epoch == held.epoch {

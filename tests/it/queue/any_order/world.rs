@@ -52,6 +52,8 @@ pub struct World {
     pub runs: BTreeMap<(TaskId, Epoch), KnownRun>,
     /// The row of deaths of each task, and whether each was quick.
     pub deaths: BTreeMap<TaskId, BTreeMap<Epoch, bool>>,
+    /// Runs whose lease ran out: whose it was, and when it was ended.
+    pub expired: BTreeMap<(TaskId, Epoch), (usize, Timestamp)>,
     /// What landed in the journal; each mark is written once.
     pub landed: BTreeSet<String>,
     pub marks: u64,
@@ -77,6 +79,7 @@ impl World {
             lapsed: BTreeMap::new(),
             runs: BTreeMap::new(),
             deaths: BTreeMap::new(),
+            expired: BTreeMap::new(),
             landed: BTreeSet::new(),
             marks: 0,
             spared_until: Duration::ZERO,
