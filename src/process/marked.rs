@@ -67,7 +67,7 @@ mod linux {
 
     use rustix::process::{Pid, Signal};
 
-    use super::super::tree::{pidfd, processes, wait_readable};
+    use super::super::tree::{pid_of, pidfd, processes, wait_readable};
 
     /// As in the room `orphans`.
     const ROUNDS: usize = 1000;
@@ -144,9 +144,8 @@ mod linux {
             let mark = environ.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(&*name));
             let Some(mark) = mark.filter(|mark| mark.starts_with(namespace)) else { continue };
             let parts = mark.split(|byte| *byte == b' ').nth(1);
-            let owner = parts
-                .and_then(|pid| std::str::from_utf8(pid).ok()?.parse().ok())
-                .and_then(Pid::from_raw);
+            let owner =
+                parts.and_then(|pid| std::str::from_utf8(pid).ok()?.parse().ok()).and_then(pid_of);
             let alive = owner.and_then(mark_of).is_some_and(|now| now.as_bytes() == mark);
             if !alive {
                 orphaned.push((process.pid, OsString::from_vec(mark.to_vec())));

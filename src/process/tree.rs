@@ -182,7 +182,7 @@ fn pause(time: Duration) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{Process, pidfd, processes, wait_readable};
+pub(super) use linux::{Process, pid_of, pidfd, processes, wait_readable};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -223,10 +223,16 @@ mod linux {
             let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
             let mut fields = rest.split_ascii_whitespace();
             let state = fields.next()?;
-            let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
+            let mut number = || Some(pid_of(fields.next()?.parse().ok()?));
             let (parent, group, session) = (number()?, number()?, number()?);
             Some(Self { pid, parent, group, session, alive: !matches!(state, "Z" | "X") })
         }
+    }
+
+    /// A number as a process, if it is one: the table has 0 for what is outside the namespace, and
+    /// -1 for what is just being taken away.
+    pub(in crate::process) fn pid_of(number: i32) -> Option<Pid> {
+        if number > 0 { Pid::from_raw(number) } else { None }
     }
 
     /// The process table.
@@ -235,7 +241,7 @@ mod linux {
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .filter_map(Pid::from_raw)
+            .filter_map(pid_of)
             .filter_map(Process::read)
     }
 
@@ -250,6 +256,8 @@ mod linux {
             let process = Process::parse(pid, line).unwrap();
             assert_eq!((process.parent, process.group, process.session), (None, None, None));
             assert!(process.alive);
+            let leaving = Process::parse(pid, b"7 (sh) X 0 -1 -1 0").unwrap();
+            assert_eq!((leaving.group, leaving.session), (None, None));
             let inside = Process::parse(pid, b"7 (sh) Z 1 5 4 0").unwrap();
             assert_eq!(inside.session.map(Pid::as_raw_pid), Some(4));
             assert!(!inside.alive);
