@@ -41,7 +41,8 @@ pub enum Code {
     /// Another program holds the site's database. The same request may succeed a little later.
     Busy,
     /// The site's database cannot be reached. The site goes on by itself once it can; whether a
-    /// request that changes something was done is not known, and asking again is safe.
+    /// request that changes something was done is not known: a worker's may be asked again, `task
+    /// create` without an issue would make a second task.
     DatabaseAway,
     /// Nobody has answered the machine that asks for a token (RFC 8628 §3.5).
     AuthorizationPending,
