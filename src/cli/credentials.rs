@@ -82,6 +82,11 @@ impl Kept {
     /// Where one cannot be read, or could have been read or made by others.
     pub fn read(home: &Path) -> Result<Self, KeptError> {
         let mut kept = Self::default();
+        // Another user's home is refused where it is opened, in words of its own.
+        let user = rustix::process::geteuid().as_raw();
+        if home.metadata().is_ok_and(|meta| meta.uid() != user) {
+            return Ok(kept);
+        }
         if let Some(file) = read::<SiteFile>(&home.join(SITE), false)? {
             kept.site = Some(endpoint(&home.join(SITE), &file.site)?);
             kept.plain_http = file.plain_http;

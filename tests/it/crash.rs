@@ -4,3 +4,4 @@ mod github;
 mod matrix;
 mod owner;
 mod scene;
+mod tokens;

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use relay::model::{FaultPoint, Passage};
 
 use super::scene::{LANE, Scene};
+use super::tokens;
 use crate::support::full::{full, skip};
 
 /// How often a run comes by a passage that it comes by more than once.
@@ -38,6 +39,10 @@ fn survives(kill: Kill) -> bool {
         Passage::QueueRetry => tried_again(&scene, &fault),
         Passage::QueuePrefer | Passage::QueueUnprefer => preferred(&scene, &fault),
         Passage::QueueBudgets => used_up(&scene, &fault),
+        Passage::QueueToken => tokens::made(&scene, &fault),
+        Passage::QueueRevoke => tokens::revoked(&scene, &fault),
+        Passage::QueueInvite => tokens::invited(&scene, &fault),
+        Passage::QueueRedeem => tokens::redeemed(&scene, &fault),
         _ => plain(&scene, &fault),
     }
 }
