@@ -100,11 +100,6 @@ impl Queue {
         self.inner.store.writes()
     }
 
-    /// Another process wrote to the same database: [`Queue::writes`] moves on.
-    pub fn written_elsewhere(&self) {
-        self.inner.store.written_elsewhere();
-    }
-
     /// Reads the database through, where it is not large.
     ///
     /// # Errors

@@ -153,12 +153,6 @@ impl Store {
         (begun == ended).then_some(begun)
     }
 
-    /// Another process wrote.
-    pub fn written_elsewhere(&self) {
-        self.begun.fetch_add(1, Ordering::SeqCst);
-        self.ended.fetch_add(1, Ordering::SeqCst);
-    }
-
     /// Runs a write to its end and gives the rows of all its statements in order.
     async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
