@@ -177,6 +177,7 @@ async fn idle_workers_at_the_bell_cost_no_statement() {
     for worker in &workers {
         worker.ring(1, 0, 0).await;
     }
+    home.rest().await;
     let before = home.owner.site().queue.statements();
     for round in 0..3 {
         let held: Vec<_> = workers.iter().map(|worker| worker.hold(1, 0)).collect();

@@ -101,6 +101,12 @@ impl Home {
         self.clock.advance(left);
     }
 
+    /// What was written is read now, so that the site does not read it by itself a moment later: what
+    /// is counted from here on is only what a test asks.
+    pub async fn rest(&self) {
+        self.owner.site().timers.settle().await.expect("it is read");
+    }
+
     /// Waits until so many workers hold the bell.
     pub async fn held(&self, workers: usize) {
         until(|| self.owner.site().bell.present().len() == workers).await;

@@ -22,6 +22,7 @@ async fn an_idle_hour_with_a_hundred_workers_runs_no_statement() {
     home.client.release(&lease.reference(), &end).await.expect("it is ended");
     read_after(&home, async { home.clock.advance(Duration::from_secs(1)) }).await;
 
+    home.rest().await;
     let before = home.owner.site().queue.statements();
     for round in 0..12 {
         let held: Vec<_> = workers.iter().map(|worker| worker.hold(1, 0)).collect();
@@ -48,6 +49,7 @@ async fn the_end_of_a_run_is_read_over_once_within_a_second() {
         leases.push(worker.claim().await.expect("a task").lease);
     }
     let queue = &home.owner.site().queue;
+    home.rest().await;
     let version = home.owner.site().bell.version();
     let before = queue.statements();
     for lease in &leases {

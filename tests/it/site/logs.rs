@@ -46,6 +46,7 @@ async fn an_old_epoch_writes_nothing_and_a_chunk_costs_no_statement() {
     let refused = home.client.log(&task.id, &old.chunk(&lost, 5, "zombie\n")).await;
     assert_eq!(refused.expect_err("it is lost").code(), Some(Code::LeaseLost));
 
+    home.rest().await;
     let before = home.owner.site().queue.statements();
     for n in 0..10 {
         let chunk = new.chunk(&lease, n * 5, "line\n");

@@ -98,6 +98,7 @@ async fn invites_that_are_none_are_not_tried_for_ever() {
     for _ in 0..60 {
         assert_eq!(code(client.redeem(&redeem(&none, None, "w")).await), Code::Forbidden);
     }
+    home.rest().await;
     let before = home.owner.site().queue.statements();
     assert_eq!(code(client.redeem(&redeem(&none, None, "w")).await), Code::TooMany);
     assert_eq!(home.owner.site().queue.statements(), before);

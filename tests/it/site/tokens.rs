@@ -347,6 +347,7 @@ async fn showing_a_token_costs_no_statement() {
     let home = serving().await;
     let (_, own) = worker(&home, "own").await;
     own.ring(1, 0, 0).await;
+    home.rest().await;
     let before = home.owner.site().queue.statements();
     for _ in 0..50 {
         own.client.who_am_i().await.expect("an answer");

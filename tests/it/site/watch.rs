@@ -103,6 +103,7 @@ async fn an_idle_site_with_linked_repositories_asks_its_database_nothing() {
         home.pass(Duration::from_secs(60)).await;
         until(|| polled() > before).await;
     };
+    home.rest().await;
     // What was written is looked at once more.
     for _ in 0..3 {
         minute().await;
