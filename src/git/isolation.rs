@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{Git, GitError, Remote, error};
-use crate::model::Secret;
+use crate::model::{Secret, host_name, is_this_machine};
 use crate::process::{self, Limits, Output, Program, WORKS_FOR, own_mark};
 
 /// Names of the environment that a machine behind a proxy or with an own certificate authority
@@ -177,17 +177,28 @@ impl Address {
                 "relay fetches from https:// and http:// addresses and absolute paths",
             ));
         };
+        // A `?`, `#` or `\` ends a host for some readers of URLs and not for others.
         let host = rest.split('/').next().unwrap_or_default();
+        if host.contains(['?', '#', '\\']) {
+            return Err(bad("its host is none"));
+        }
         if host.is_empty() {
             return Err(bad("it names no host"));
         }
         if host.contains('@') {
             return Err(bad("a login does not belong in the address"));
         }
-        if scheme == "http" && remote.token.is_some() && !is_loopback(host) {
+        if scheme == "http" && remote.token.is_some() && !is_this_machine(host) {
             return Err(bad("a token is sent over plain http to this machine only"));
         }
-        let token = remote.token.clone();
+        let token = match &remote.token {
+            // The URL came from a site or from a repository's settings; whose token it is did not.
+            Some(token) if host_name(host) != host_name(&token.host) => {
+                return Err(bad("the login is for another host"));
+            }
+            Some(token) => Some(token.token.clone()),
+            None => None,
+        };
         Ok(Self { url: remote.url.clone().into(), scheme, token, home: None })
     }
 }
@@ -338,15 +349,6 @@ fn declare_safe(path: &Path, home: &Path) -> Result<(), GitError> {
     Ok(())
 }
 
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    name == "localhost"
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 pub(super) fn without_login(url: &str) -> String {
     match (url.split_once("://"), url.rfind('@')) {
         (Some((scheme, _)), Some(at)) => format!("{scheme}://{}", &url[at + 1..]),
@@ -373,12 +375,18 @@ pub fn is_new_enough(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::HostToken;
 
+    /// With a token for the URL's own host, where there is one.
     fn address(url: &str, token: Option<&str>) -> Result<Address, GitError> {
-        Address::of(
-            &Remote { url: url.to_owned(), token: token.map(Secret::new) },
-            Path::new("/nonexistent/home"),
-        )
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        address_for(url, token, rest.split('/').next().unwrap_or_default())
+    }
+
+    fn address_for(url: &str, token: Option<&str>, host: &str) -> Result<Address, GitError> {
+        let token =
+            token.map(|token| HostToken { host: host.to_owned(), token: Secret::new(token) });
+        Address::of(&Remote { url: url.to_owned(), token }, Path::new("/nonexistent/home"))
     }
 
     #[test]
@@ -404,6 +412,25 @@ mod tests {
             assert!(!error.contains("pw"), "{error}");
         }
         assert!(address("http://example.com/a", None).is_ok());
+    }
+
+    #[test]
+    fn a_token_goes_to_its_own_host_alone() {
+        for url in ["https://h/a", "https://H:444/a", "https://h:8443/a"] {
+            assert!(address_for(url, Some("t"), "h:443").is_ok(), "{url}");
+        }
+        for url in [
+            "https://evil/a",
+            "https://h.evil/a",
+            "https://evil?h/a",
+            "https://evil#h/a",
+            "https://evil\\h/a",
+            "https://h?.evil/a",
+            "http://127.0.0.1/a",
+        ] {
+            assert!(address_for(url, Some("t"), "h").is_err(), "{url}");
+        }
+        assert!(address_for("https://evil/a", None, "h").is_ok(), "what is public needs none");
     }
 
     #[test]

@@ -113,9 +113,17 @@ pub struct Remote {
     /// An `https://` or `http://` URL without a login in it, or the absolute path of a bare or
     /// ordinary repository on this disk.
     pub url: String,
-    /// Sent as `x-access-token`'s password to this URL alone. Never sent to a path, nor over
-    /// plain http to another machine.
-    pub token: Option<Secret>,
+    /// Never sent to a path, to another host than its own, nor over plain http to another machine.
+    pub token: Option<HostToken>,
+}
+
+/// A token and the one host that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostToken {
+    /// Such as `github.com`; a port does not count.
+    pub host: String,
+    /// Sent as `x-access-token`'s password.
+    pub token: Secret,
 }
 
 /// Who a commit says made it.

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod disk;
 pub mod event;
 pub mod fault;
+pub mod host;
 pub mod id;
 pub mod lease;
 pub mod money;
@@ -25,6 +26,7 @@ pub use clock::{Clock, Ids, Timestamp};
 pub use disk::DiskProblem;
 pub use event::{Actor, Event, EventKind};
 pub use fault::{FaultPlan, FaultPoint, Faults, NoFaults, Passage};
+pub use host::{host_name, is_this_machine};
 pub use id::{
     ClaimId, Epoch, IdError, InstanceId, Label, LaneName, ModelName, RepoName, RunId, TaskId,
     TokenId, TokenName, WorkerId, WorkerName,

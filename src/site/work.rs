@@ -29,6 +29,10 @@ use crate::queue::{Claimant, Claimed, LeaseRenewal, LocalPullRow, NewWorker, Run
 /// and a dead one is noticed (DESIGN §3).
 const BLANK_EVERY: Duration = Duration::from_secs(20);
 
+/// Where a piece of a log may begin at most: what every reader of JSON tells apart from its
+/// neighbours, and far more than a log can have.
+const OFFSET_MAX: u64 = 1 << 53;
+
 pub(super) async fn register(
     State(site): State<Arc<Site>>,
     caller: Caller,
@@ -249,6 +253,9 @@ pub(super) async fn log(
     if chunk.text.len() > CHUNK_MAX {
         let detail = format!("a chunk of a log is at most {CHUNK_MAX} bytes");
         return Err(Refusal(Problem::new(Code::TooLarge, detail)));
+    }
+    if chunk.offset > OFFSET_MAX {
+        return Err(Refusal::bad(format!("a log's offset is at most {OFFSET_MAX}")));
     }
     let lease = LeaseRef { task, epoch: chunk.epoch };
     let chunk = Arc::new(chunk);

@@ -61,6 +61,25 @@ async fn a_limit_in_the_middle_of_a_job_parks_it_and_costs_no_retry() {
     delivered(&hosted, &task, &commit);
 }
 
+/// A site, or whoever wrote its database, says where a repository is; whose login it is, it does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_login_goes_to_no_other_host_that_a_site_names() {
+    let hosted = hosted(EDIT, DONE).await;
+    // The same server by another name: were it asked, it would hear the token.
+    let elsewhere = hosted.host.url.replace("127.0.0.1", "localhost");
+    hosted.shop.is_cloned_from(&format!("{elsewhere}/acme/shop.git"));
+    hosted.house.relay(&["link", "acme/shop"]).ok();
+    let task = hosted.task(LANES, "Say more");
+    let before = hosted.host.asked().len();
+    drain(&hosted);
+    let detail = get(&hosted, &task);
+    let stop = &detail["task"]["stop_reason"];
+    assert_eq!(stop["reason"], "repo_unusable", "{detail:#}");
+    let error = detail["runs"][0]["error"].as_str().unwrap();
+    assert!(error.contains("the login is for another host"), "{error}");
+    assert_eq!(hosted.host.asked().len(), before);
+}
+
 /// The login is `gh`'s, the worker lives on, and the person logs in again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_revoked_in_the_middle_of_a_job_loses_no_work() {

@@ -110,6 +110,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         kept: home.join("kept"),
         outbox,
         accounts: Arc::clone(&context.accounts),
+        forge_api: context.config.github_api.clone(),
         supervisor: machine::own_program()?,
         max_run,
         keep,

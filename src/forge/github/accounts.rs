@@ -25,6 +25,8 @@ pub struct Login {
     pub github: Arc<GitHub>,
     /// The token itself, for git and for redaction.
     pub token: Secret,
+    /// The forge's host, as [`host_of`] names it.
+    pub host: String,
 }
 
 /// One connection per API base, and one gate, which outlives a login that was renewed. Whatever
@@ -73,7 +75,7 @@ impl Accounts {
             time_out: TIME_OUT,
             gate: self.gates().entry(api_base.to_owned()).or_default().clone(),
         })?);
-        let made = Login { github, token };
+        let made = Login { github, token, host };
         open.insert(api_base.to_owned(), made.clone());
         Ok(made)
     }
@@ -96,12 +98,16 @@ impl Accounts {
     }
 }
 
-/// The forge's host as people and `gh` name it: `github.com` for the public API.
+/// The forge's host as people and `gh` name it: `github.com` for the public API, `acme.ghe.com` for
+/// that of a company with data residency.
 #[must_use]
 pub fn host_of(api_base: &str) -> String {
     let rest = api_base.split_once("://").map_or(api_base, |(_, rest)| rest);
-    let host = rest.split('/').next().unwrap_or(rest);
-    if host == "api.github.com" { "github.com".to_owned() } else { host.to_owned() }
+    let host = rest.split('/').next().unwrap_or(rest).to_ascii_lowercase();
+    match host.strip_prefix("api.") {
+        Some(web) if web == "github.com" || web.ends_with(".ghe.com") => web.to_owned(),
+        _ => host,
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +118,10 @@ mod tests {
     fn a_host_is_named_as_gh_names_it() {
         for (base, host) in [
             ("https://api.github.com", "github.com"),
+            ("https://API.GitHub.com", "github.com"),
             ("https://ghe.example/api/v3", "ghe.example"),
+            ("https://api.acme.ghe.com", "acme.ghe.com"),
+            ("https://api.ghe.example", "api.ghe.example"),
             ("http://127.0.0.1:4800", "127.0.0.1:4800"),
         ] {
             assert_eq!(host_of(base), host);

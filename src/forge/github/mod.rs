@@ -32,7 +32,7 @@ pub use token::PersonsLogin;
 
 use self::etag::Etags;
 use super::ForgeError;
-use crate::model::{Clock, ForgeProblem, RepoName, Secret, Timestamp};
+use crate::model::{Clock, ForgeProblem, RepoName, Secret, Timestamp, is_this_machine};
 
 /// The public GitHub's REST base URL.
 pub const PUBLIC_API: &str = "https://api.github.com";
@@ -206,6 +206,12 @@ fn connect(base: &str, token: &Secret, time_out: Duration) -> Result<Octocrab, F
     let bad = |e: octocrab::Error| {
         ForgeError::BadAnswer(format!("{base}: cannot be used as an API: {}", problem::chain(&e)))
     };
+    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+    let authority = rest.split('/').next().unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case("https") && !is_this_machine(authority) {
+        let text = format!("{base}: a token is sent over plain http to this machine only");
+        return Err(ForgeError::BadAnswer(text));
+    }
     Octocrab::builder()
         .base_uri(base)
         .and_then(|builder| builder.upload_uri(base))

@@ -1,7 +1,7 @@
 //! The forge under a job: its login, and what each of its refusals means for the task.
 
 use super::{Job, Stop};
-use crate::forge::github::Login;
+use crate::forge::github::{Login, host_of};
 use crate::forge::{ForgeError, Pulls as _, Standing};
 use crate::model::{ForgeProblem, PushProblem, RepoProblem, StopReason};
 
@@ -11,8 +11,9 @@ impl Job {
         if self.is_local() {
             return Ok(());
         }
-        let api_base = self.api_base()?.to_owned();
-        self.login = Some(self.shared.accounts.login(&api_base).await.map_err(forge_stop)?);
+        own_forge(self.api_base()?, &self.shared.forge_api)?;
+        let login = self.shared.accounts.login(&self.shared.forge_api).await;
+        self.login = Some(login.map_err(forge_stop)?);
         Ok(())
     }
 
@@ -72,8 +73,8 @@ impl Job {
                 | StopReason::PushRefused { .. }
                 | StopReason::RepoUnusable { why: RepoProblem::NoAccess | RepoProblem::NotFound }
         );
-        if refused && let Some(api_base) = &self.claim.project.api_base {
-            self.shared.accounts.forget(api_base).await;
+        if refused && self.login.is_some() {
+            self.shared.accounts.forget(&self.shared.forge_api).await;
         }
     }
 
@@ -89,6 +90,16 @@ impl Job {
     }
 }
 
+/// A site names the forge of a task; the login was made for one, and goes to that one alone.
+fn own_forge(asked: &str, own: &str) -> Result<(), Stop> {
+    let (asked, own) = (host_of(asked), host_of(own));
+    if asked == own {
+        return Ok(());
+    }
+    let why = StopReason::ForgeRefused { why: ForgeProblem::Unauthorized };
+    Err(Stop::new(why, format!("this machine's login is for {own}, not for {asked}")))
+}
+
 /// A limit parks the task until it is over and costs it nothing; the rest is a refusal.
 fn forge_stop(error: ForgeError) -> Stop {
     let reason = match &error {
@@ -102,6 +113,16 @@ fn forge_stop(error: ForgeError) -> Stop {
 mod tests {
     use super::*;
     use crate::model::{Disposition, Timestamp};
+
+    #[test]
+    fn a_site_does_not_choose_who_gets_the_login() {
+        let github = "https://api.github.com";
+        assert!(own_forge("https://api.github.com/", github).is_ok());
+        for other in ["https://evil.example/api/v3", "https://github.com.evil.example", ""] {
+            let stop = own_forge(other, github).expect_err(other);
+            assert!(stop.told().is_some_and(|text| text.contains("for github.com")), "{other}");
+        }
+    }
 
     #[test]
     fn a_limit_parks_and_a_lost_login_says_what_to_do() {

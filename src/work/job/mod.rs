@@ -61,6 +61,9 @@ pub struct Context {
     pub outbox: Outbox,
     /// This machine's logins, for pull requests and for git.
     pub accounts: Arc<Accounts>,
+    /// The API that this machine's login is for. A site says in which repository a task is, and
+    /// not who is given the token.
+    pub forge_api: String,
     /// relay's own program, which supervises lanes.
     pub supervisor: PathBuf,
     /// The time limit of a run, where a flag names one: it beats a preference.

@@ -10,7 +10,8 @@ use super::publish::push_words;
 use super::{Job, Report, Stop};
 use crate::forge::words;
 use crate::git::{
-    Commit, Copy, Fence, FenceClaim, GitError, Identity, Mirror, Remote, Snapshot, SnapshotRequest,
+    Commit, Copy, Fence, FenceClaim, GitError, HostToken, Identity, Mirror, Remote, Snapshot,
+    SnapshotRequest,
 };
 use crate::model::run::UsageText;
 use crate::model::{
@@ -140,7 +141,10 @@ impl Job {
 
     /// Where git fetches from and pushes to.
     fn remote(&self) -> Remote {
-        let token = self.login.as_ref().map(|login| login.token.clone());
+        let token = self
+            .login
+            .as_ref()
+            .map(|login| HostToken { host: login.host.clone(), token: login.token.clone() });
         Remote { url: self.claim.project.remote.clone(), token }
     }
 

@@ -1,6 +1,6 @@
 //! Fetching: incremental, healed when broken, and its failures told apart.
 
-use relay::git::{Commit, GitError, Remote};
+use relay::git::{Commit, GitError, HostToken, Remote};
 use relay::model::{RepoProblem, Secret};
 
 use super::{Bench, name};
@@ -273,7 +273,7 @@ async fn two_runs_may_fetch_at_once() {
     let tips: Vec<Commit> =
         [tips.0, tips.1, tips.2].iter().map(|mirror| mirror.tip("main").unwrap()).collect();
     assert!(tips.iter().all(|tip| *tip == tips[0]));
-    let secret = Secret::new("x");
-    let plain = Remote { url: "http://example.com/a".into(), token: Some(secret) };
+    let token = HostToken { host: "example.com".to_owned(), token: Secret::new("x") };
+    let plain = Remote { url: "http://example.com/a".into(), token: Some(token) };
     assert!(matches!(bench.git.mirror(&name(), &plain).await, Err(GitError::BadRemote { .. })));
 }

@@ -71,6 +71,8 @@ async fn a_chunk_that_is_too_long_is_refused_and_one_of_control_characters_is_no
     assert_eq!(taken.map(|t| t.next), Ok(most as u64));
     let refused = home.client.log(&task.id, &worker.chunk(&lease, 0, &"x".repeat(most + 1))).await;
     assert_eq!(refused.expect_err("too long").code(), Some(Code::TooLarge));
+    let refused = home.client.log(&task.id, &worker.chunk(&lease, u64::MAX, "x")).await;
+    assert_eq!(refused.expect_err("no such place").code(), Some(Code::BadRequest));
     let refused = home.client.log(&task.id, &worker.chunk(&lease, 0, &"x".repeat(9 * most))).await;
     assert_eq!(refused.expect_err("far too long").code(), Some(Code::TooLarge));
     home.owner.close().await;

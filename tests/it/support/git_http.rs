@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use relay::git::Remote;
+use relay::git::{HostToken, Remote};
 use relay::model::Secret;
 use tokio::sync::oneshot;
 
@@ -109,7 +109,7 @@ impl GitHttp {
 
     /// How relay is told of the repository at `<root>/<path>.git`.
     pub fn remote(&self, path: &str, token: Option<&str>) -> Remote {
-        Remote { url: format!("{}/{path}.git", self.url), token: token.map(Secret::new) }
+        Remote { url: format!("{}/{path}.git", self.url), token: token.map(own) }
     }
 
     /// Every request so far.
@@ -278,4 +278,9 @@ fn backend(
         };
     }
     response.body(Body::from(output.stdout[end + 4..].to_vec())).unwrap()
+}
+
+/// A token for this machine.
+fn own(token: &str) -> HostToken {
+    HostToken { host: "127.0.0.1".to_owned(), token: Secret::new(token) }
 }
