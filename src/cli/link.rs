@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use clap::Args;
 
 use super::context::Context;
@@ -10,6 +11,7 @@ use super::exit::Exit;
 use crate::api::LinkProject;
 use crate::model::disk::quoted;
 use crate::model::{ForgeKind, Project, RepoName};
+use crate::work::linked::Linked;
 
 /// Options of `relay link`.
 #[derive(Debug, Args)]
@@ -48,6 +50,11 @@ impl Options {
         };
         site.close().await;
         let project = linked?;
+        if let Some(path) = &request.path {
+            Linked::of(&context.config.home).add(path).with_context(|| {
+                format!("{} is linked, and this machine could not note it", project.slug)
+            })?;
+        }
         if let Some(namesake) = namesake {
             context.output.note(renamed(&namesake, &project));
         }

@@ -13,6 +13,7 @@ pub mod courier;
 pub mod heartbeat;
 pub mod job;
 pub mod lane;
+pub mod linked;
 pub mod local_pulls;
 pub mod log;
 pub mod login;

@@ -12,7 +12,7 @@ use crate::cli::exit::Exit;
 use crate::cli::machine;
 use crate::cli::progress::Progress;
 use crate::cli::site::Site;
-use crate::client::{Client, Reach};
+use crate::client::{Client, Endpoint, Reach};
 use crate::forge::github::host_of;
 use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
@@ -22,6 +22,7 @@ use crate::work::copies::Copies;
 use crate::work::courier::Courier;
 use crate::work::job;
 use crate::work::lane::Lanes;
+use crate::work::linked::Linked;
 use crate::work::outbox::Outbox;
 use crate::work::probe::probe;
 use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
@@ -111,6 +112,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         outbox,
         accounts: Arc::clone(&context.accounts),
         forge_api: context.config.github_api.clone(),
+        linked: matches!(context.config.site, Some(Endpoint::Http(_))).then(|| Linked::of(&home)),
         supervisor: machine::own_program()?,
         max_run,
         keep,

@@ -1,15 +1,24 @@
 //! The forge under a job: its login, and what each of its refusals means for the task.
 
+use std::path::Path;
+
 use super::{Job, Stop};
 use crate::forge::github::{Login, host_of};
 use crate::forge::{ForgeError, Pulls as _, Standing};
+use crate::model::disk::quoted;
 use crate::model::{ForgeProblem, PushProblem, RepoProblem, StopReason};
 
 impl Job {
-    /// Takes this machine's login for the task's forge; a repository on this disk needs none.
+    /// Takes this machine's login for the task's forge. A repository on this disk needs none; where
+    /// a far site names it, somebody has to have linked it here.
     pub(super) async fn log_in(&mut self) -> Result<(), Stop> {
         if self.is_local() {
-            return Ok(());
+            return match &self.shared.linked {
+                Some(linked) if !linked.holds(&self.claim.project.remote) => {
+                    Err(not_linked(&self.claim.project.remote))
+                }
+                _ => Ok(()),
+            };
         }
         own_forge(self.api_base()?, &self.shared.forge_api)?;
         let login = self.shared.accounts.login(&self.shared.forge_api).await;
@@ -98,6 +107,14 @@ fn own_forge(asked: &str, own: &str) -> Result<(), Stop> {
     }
     let why = StopReason::ForgeRefused { why: ForgeProblem::Unauthorized };
     Err(Stop::new(why, format!("this machine's login is for {own}, not for {asked}")))
+}
+
+fn not_linked(path: &str) -> Stop {
+    let why = StopReason::RepoUnusable { why: RepoProblem::NoAccess };
+    Stop::new(why, format!("{path} was not linked on this machine")).hint(format!(
+        "`relay link {}` there, with a token that may (tasks:write), then `relay task retry`",
+        quoted(Path::new(path))
+    ))
 }
 
 /// A limit parks the task until it is over and costs it nothing; the rest is a refusal.

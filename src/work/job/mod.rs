@@ -23,6 +23,7 @@ use super::away::Standing;
 use super::copies::Copies;
 use super::heartbeat::Heartbeat;
 use super::lane::Lanes;
+use super::linked::Linked;
 use super::log::{RunLog, Speaker};
 use super::observer::{Observer, Step, StepEvent};
 use super::outbox::Outbox;
@@ -64,6 +65,9 @@ pub struct Context {
     /// The API that this machine's login is for. A site says in which repository a task is, and
     /// not who is given the token.
     pub forge_api: String,
+    /// The repositories of this disk that a far site may name. `None` where the site is this
+    /// machine's own.
+    pub linked: Option<Linked>,
     /// relay's own program, which supervises lanes.
     pub supervisor: PathBuf,
     /// The time limit of a run, where a flag names one: it beats a preference.

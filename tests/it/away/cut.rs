@@ -6,6 +6,7 @@ use std::path::Path;
 use relay::api::LinkProject;
 use relay::model::{ForgeKind, LEASE, TaskState};
 use relay::site::owner::Owner;
+use relay::work::linked::Linked;
 
 use crate::site::fixture::Home;
 use crate::support::house::{House, Working};
@@ -18,6 +19,7 @@ fn worker(house: &House, proxy: &Proxy, name: &str) -> Working {
     let home = house.dir.path().join(name);
     std::fs::create_dir_all(&home).unwrap();
     std::os::unix::fs::symlink(house.home.join("lanes"), home.join("lanes")).unwrap();
+    Linked::of(&home).add(house.repo.to_str().unwrap()).unwrap();
     let log = house.dir.path().join(format!("{name}.log"));
     let file = std::fs::File::create(&log).unwrap();
     let mut command = house.command(&["work", "--name", name, "--lanes", LANE]);

@@ -30,6 +30,29 @@ fn worker(served: &Served, more: &[&str]) -> Working {
     worker
 }
 
+#[test]
+fn a_repository_of_this_disk_that_was_not_linked_here_is_not_touched() {
+    let (served, slug) = site();
+    let home = served.home_of("a");
+    std::fs::remove_file(home.join("linked.json")).unwrap();
+    let before = served.house.git(&["-C", served.house.repo.to_str().unwrap(), "for-each-ref"]);
+    let worker = worker(&served, &[]);
+    let task = served.house.task(&slug, LANE, "Say more");
+    worker.until("the refusal", || served.house.state(&task) == "failed");
+    let detail = served.house.json(&["task", "get", &task, "--json"]);
+    let error = detail["runs"][0]["error"].as_str().unwrap();
+    assert!(error.contains("was not linked on this machine"), "{error}");
+    assert!(error.contains(&format!("relay link {}", served.house.repo.display())), "{error}");
+    let after = served.house.git(&["-C", served.house.repo.to_str().unwrap(), "for-each-ref"]);
+    assert_eq!(after, before);
+    // What the hint says helps.
+    let admin = served.house.relay(&["token", "create", "--name", "ann", "--scope", "admin"]).ok();
+    let mut link = served.command("a", &["link", served.house.repo.to_str().unwrap()]);
+    assert!(link.env("RELAY_TOKEN", admin).output().unwrap().status.success());
+    served.house.relay(&["task", "retry", &task]).ok();
+    worker.until("the end", || served.house.state(&task) == "review");
+}
+
 /// A task is made and taken so soon.
 fn done_within(served: &Served, slug: &str, worker: &Working, time: Duration) {
     let task = served.house.task(slug, LANE, "Say more");

@@ -89,7 +89,11 @@ impl Served {
         let home = self.house.dir.path().join(format!("worker-{name}"));
         if !home.exists() {
             fs::create_dir_all(&home).unwrap();
-            std::os::unix::fs::symlink(self.house.home.join("lanes"), home.join("lanes")).unwrap();
+            // The same person's machine: the same lanes, and what was linked for one is for all.
+            for shared in ["lanes", "linked.json"] {
+                std::os::unix::fs::symlink(self.house.home.join(shared), home.join(shared))
+                    .unwrap();
+            }
         }
         home
     }
