@@ -120,6 +120,9 @@ pub enum ConfigError {
     /// What `relay setup` left cannot be used.
     #[error(transparent)]
     Kept(#[from] KeptError),
+    /// RELAY_TOKEN cannot be sent.
+    #[error("RELAY_TOKEN holds a space, a line break or a letter that no token has")]
+    Token,
     /// The token would go over the network for others to read.
     #[error("{site} is no https:// address: whoever is on the way would read the token")]
     Plain {
@@ -147,6 +150,11 @@ impl ConfigError {
             Self::Kept(error) => error.hint(),
             Self::Plain { .. } => Some(
                 "use https://, or RELAY_PLAIN_HTTP=1 where the network itself is encrypted (a VPN)"
+                    .to_owned(),
+            ),
+            Self::Token => Some(
+                "it is one word, as `relay token create` printed it; unset RELAY_TOKEN to use \
+                 what `relay setup` got"
                     .to_owned(),
             ),
             Self::Site(_)
@@ -234,7 +242,7 @@ impl Config {
             user: text("USER").or_else(|| text("LOGNAME")).unwrap_or_else(|| "local".to_owned()),
             site: text("RELAY_SITE").map(|v| v.parse()).transpose()?,
             site_is_of_environment: get("RELAY_SITE").is_some(),
-            token: text("RELAY_TOKEN").map(Secret::new),
+            token: text("RELAY_TOKEN").map(token).transpose()?,
             worker: None,
             token_held_back: None,
             plain_http: text("RELAY_PLAIN_HTTP").is_some_and(|v| v != "0"),
@@ -319,6 +327,13 @@ fn lane_paths(paths: Vec<String>) -> Result<Vec<PathBuf>, ConfigError> {
     }
 }
 
+fn token(text: String) -> Result<Secret, ConfigError> {
+    if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(ConfigError::Token);
+    }
+    Ok(Secret::new(text))
+}
+
 fn seconds(name: &'static str, value: Option<String>) -> Result<Option<Duration>, ConfigError> {
     let Some(value) = value else { return Ok(None) };
     match value.parse::<u64>() {
@@ -349,6 +364,10 @@ mod tests {
         assert!(config.site.is_none() && config.github_token.is_none() && !config.debug);
         assert_eq!(of(&[]).expect_err("nothing is set"), ConfigError::NoHome);
         assert!(of(&[("RELAY_HOME", "/srv/relay")]).is_ok());
+        for bad in ["relay_a\nb", "relay a", "relay_ö"] {
+            let refused = of(&[("HOME", "/h"), ("RELAY_TOKEN", bad)]);
+            assert_eq!(refused.expect_err(bad), ConfigError::Token);
+        }
     }
 
     #[test]

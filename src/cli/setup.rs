@@ -10,12 +10,16 @@ use super::credentials::{Kept, KeptToken};
 use super::error::Failure;
 use super::exit::Exit;
 use super::machine::worker_name;
+use super::output::one_line;
 use crate::api::{AskDevice, Code, CreatedToken, Plaintext, PollDevice, RedeemInvite};
 use crate::client::{Client, Endpoint};
 use crate::model::{Secret, TokenScope, WorkerName};
 
 /// What a poll that came too early adds to the pause (RFC 8628 §3.5).
 const SLOWER: Duration = Duration::from_secs(5);
+
+/// The longest wait for a person, whatever a site says.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// Options of `relay setup`.
 #[derive(Debug, Args)]
@@ -92,19 +96,21 @@ impl Options {
             None => self.ask(context, &client, &site, host).await?,
         };
         let CreatedToken { token, secret } = created;
+        let plain = secret.secret().expose().bytes().all(|byte| byte.is_ascii_graphic());
+        let Some(worker) = token.worker.clone().filter(|_| plain) else {
+            return Err(Failure::new(Exit::Failed, format!("{site} gave no worker's token"))
+                .hint("is it the URL of a relay site?")
+                .into());
+        };
         let kept =
-            KeptToken { site: site.clone(), token: secret.secret(), worker: token.worker.clone() };
+            KeptToken { site: site.clone(), token: secret.secret(), worker: Some(worker.clone()) };
         Kept::write(home, &kept, self.plain_http)?;
-        let name = token.worker.as_ref().map_or("-", WorkerName::as_str);
         if self.json {
-            let done = Done {
-                site: site.to_string(),
-                worker: token.worker.as_ref(),
-                scopes: &token.scopes,
-            };
+            let done =
+                Done { site: site.to_string(), worker: Some(&worker), scopes: &token.scopes };
             context.output.json(&done)?;
         } else {
-            context.output.line(format!("this machine is worker {name} of {site}"))?;
+            context.output.line(format!("this machine is worker {worker} of {site}"))?;
             context.output.note("`relay work` takes its tasks; `relay doctor` shows how it stands");
         }
         if context.config.site_is_of_environment {
@@ -128,14 +134,17 @@ impl Options {
         } else {
             asked.verification_uri
         };
+        // Words of a site that is not known yet.
+        let (place, code) = (one_line(&place), one_line(&asked.user_code));
+        let waits = Duration::from_secs(asked.expires_in).min(LONGEST);
         context.output.note(format!(
             "On the site, approve this machine:\n\n  page  {place}\n  code  {}\n\n\
              `relay open` on the site's machine signs you in. Waiting for up to {} minutes.",
-            asked.user_code,
-            asked.expires_in.div_ceil(60)
+            code,
+            waits.as_secs().div_ceil(60)
         ));
         let request = PollDevice { device_code: asked.device_code };
-        let end = context.clock.uptime() + Duration::from_secs(asked.expires_in);
+        let end = context.clock.uptime() + waits;
         let mut pause = Duration::from_secs(asked.interval.clamp(1, 60));
         loop {
             context.clock.sleep_until(context.clock.now() + pause).await;

@@ -1,6 +1,6 @@
 //! A worker takes the oldest task it can serve.
 
-use super::{Claimant, Claimed, Queue, QueueError, effects};
+use super::{Claimant, Claimed, Queue, QueueError, bounds, effects};
 use crate::model::{Effect, LEASE, Label, LaneName, Lease, Passage, Task, TaskId, WorkerId};
 use crate::store::{Claim, ClaimedRow};
 
@@ -11,6 +11,7 @@ impl Queue {
     /// already finished.
     pub async fn claim(&self, c: &Claimant) -> Result<Option<Claimed>, QueueError> {
         let inner = &self.inner;
+        bounds::of_claim(c)?;
         let now = inner.clock.now();
         if self.is_due() {
             self.sweep().await?;

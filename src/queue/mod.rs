@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing here polls, and nothing here runs by itself. The site holds
 //! the timer ([`Queue::next_timer`]) and the bell.
 
+pub mod bounds;
 mod budgets;
 mod claim;
 mod deaths;

@@ -2,7 +2,7 @@
 
 use super::deaths::LIMITS;
 use super::seen::Known;
-use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered};
+use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered, bounds};
 use crate::model::{
     InstanceId, LEASE, LeaseRef, Passage, StopReason, Timestamp, Worker, WorkerId, WorkerState,
 };
@@ -12,6 +12,7 @@ impl Queue {
     /// A worker introduces itself. Its id is stable for its name; a new instance ends the leases of
     /// the one before at once. The same instance may repeat it.
     pub async fn register(&self, r: NewWorker) -> Result<Registered, QueueError> {
+        bounds::of_worker(&r)?;
         let now = self.inner.clock.now();
         let id = self.new_id()?;
         let register = self.inner.store.register(&r, &id, now, &LIMITS);
@@ -48,6 +49,7 @@ impl Queue {
         leases: &[LeaseRef],
     ) -> Result<Vec<LeaseRenewal>, QueueError> {
         let inner = &self.inner;
+        bounds::of_heartbeat(leases)?;
         let now = inner.clock.now();
         if leases.is_empty() && inner.seen.is_idle_beat(worker, instance, offline, interval_ms) {
             inner.seen.heard(worker, now);

@@ -16,7 +16,7 @@ use super::problem::Answer;
 use super::route::{Operation, Takes};
 use super::state::Site;
 use crate::api::route::DEVICE_PAGE;
-use crate::model::{Secret, TokenHash};
+use crate::model::TokenHash;
 use crate::queue::WORKER_SCOPES;
 
 const COOKIE: &str = "relay_session";
@@ -31,7 +31,18 @@ dt{font-weight:600}dd{margin:0;overflow-wrap:anywhere}\
 button{font:inherit;padding:.4rem 1rem;margin-right:.5rem}\
 [role=status],[role=alert]{border-left:.25rem solid;padding-left:.75rem}";
 
-/// `GET /open/{code}`: uses the link up and signs its bearer in.
+/// `GET /open/{code}`: asks for one press of a button. What looks at links before people do (a
+/// messenger's preview, a browser that fetches ahead) must not use one up.
+pub(super) async fn door(Path(code): Path<String>) -> Response {
+    let door = format!(
+        "<h1>Sign in to this site</h1><form method=\"post\" action=\"/open/{code}\">\
+         <button autofocus>Sign in</button></form>",
+        code = escaped(&code)
+    );
+    page(StatusCode::OK, &door)
+}
+
+/// `POST /open/{code}`: uses the link up and signs its bearer in.
 pub(super) async fn open(
     State(site): State<Arc<Site>>,
     Path(code): Path<String>,
@@ -205,10 +216,11 @@ fn page(status: StatusCode, body: &str) -> Response {
 
 fn session(site: &Site, headers: &HeaderMap) -> Option<Session> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs =
-        cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-    let cookie = pairs.find(|(name, _)| name.trim() == COOKIE).map(|(_, value)| value.trim())?;
-    site.desk.session(Secret::new(cookie).expose(), site.clock.uptime())
+    let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+    // Another program of the same host can have set one of the same name before.
+    pairs
+        .filter(|(name, _)| name.trim() == COOKIE)
+        .find_map(|(_, value)| site.desk.session(value.trim(), site.clock.uptime()))
 }
 
 /// Text of a stranger as it may stand in a page, in an attribute as well.

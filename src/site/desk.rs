@@ -16,8 +16,11 @@ pub const CODE_LIVES: Duration = Duration::from_secs(10 * 60);
 /// The pause between two polls, and what a poll that came too early adds to it (RFC 8628 §3.5).
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
-/// So many machines may ask at a time: a person reads them all.
+/// So many machines may wait for an answer at a time: a person reads them all.
 pub const ASKING_MOST: usize = 64;
+
+/// So many of one address, so that one machine cannot take all the places.
+pub const ASKING_OF_ONE: usize = 8;
 
 /// How long the link of `relay open` waits for its one use.
 pub const LINK_LIVES: Duration = Duration::from_secs(5 * 60);
@@ -91,10 +94,14 @@ struct Waiting {
 }
 
 impl Desk {
-    /// A machine asks. False where too many do already.
+    /// A machine asks. False where too many wait already, or too many of its address.
     pub fn ask(&self, device_code: &Secret, asking: Asking) -> bool {
         let mut inner = self.lock(asking.at);
-        let room = inner.asking.len() < ASKING_MOST;
+        let waiting = inner.asking.values().filter(|w| w.asking.answer.is_none());
+        let (all, own) = waiting.fold((0, 0), |(all, own), waiting| {
+            (all + 1, own + usize::from(waiting.asking.from == asking.from))
+        });
+        let room = all < ASKING_MOST && own < ASKING_OF_ONE;
         if room {
             let waiting = Waiting { asking, polled: None, interval: INTERVAL };
             inner.asking.insert(TokenHash::of(device_code.expose()), waiting);
@@ -267,13 +274,23 @@ mod tests {
     #[test]
     fn codes_run_out_and_are_bounded() {
         let desk = Desk::default();
-        for n in 0..ASKING_MOST {
-            assert!(desk.ask(&Secret::new(format!("d{n}")), asking("BBBB-BBBB", S(1))));
+        let from = |n: usize, at| {
+            let from = format!("10.1.0.{}", n / ASKING_OF_ONE);
+            Asking { from, ..asking(&format!("BBBB-{n:04}"), at) }
+        };
+        for n in 0..ASKING_OF_ONE {
+            assert!(desk.ask(&Secret::new(format!("d{n}")), from(n, S(1))));
+        }
+        assert!(!desk.ask(&Secret::new("more"), from(0, S(2))), "so many of one address");
+        for n in ASKING_OF_ONE..ASKING_MOST {
+            assert!(desk.ask(&Secret::new(format!("d{n}")), from(n, S(1))));
         }
         assert!(!desk.ask(&Secret::new("more"), asking("BBBB-BBBB", S(2))));
+        assert!(desk.answer("BBBB-0000", false, Actor::site(), S(2)).is_some());
+        assert!(desk.ask(&Secret::new("next"), asking("BBBB-BBBB", S(2))), "one was answered");
         let over = S(1) + CODE_LIVES;
         assert_eq!(desk.poll(&Secret::new("d0"), over), Polled::Expired);
-        assert_eq!(desk.answer("BBBB-BBBB", true, Actor::site(), over), None);
+        assert_eq!(desk.answer("BBBB-0001", true, Actor::site(), over), None);
         assert!(desk.ask(&Secret::new("more"), asking("BBBB-BBBB", over)), "there is room again");
     }
 

@@ -29,14 +29,20 @@ const BUCKETS: usize = 10_000;
 
 /// The address a connection came from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer(pub SocketAddr);
+pub(super) struct Peer {
+    /// What the connection says.
+    pub address: SocketAddr,
+    /// Whether a proxy may stand before the site: it is known by another URL than its address.
+    pub proxied: bool,
+}
 
 /// Whose address a request is counted under. A proxy on this machine tells it, as the last of
-/// `x-forwarded-for`; what anybody else writes there is not believed. `None` on the socket.
+/// `x-forwarded-for`; what anybody else writes there is not believed, nor where no proxy is known
+/// of: a tunnel to a laptop hands on what a stranger writes. `None` on the socket.
 pub(super) fn peer(extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
-    let Peer(address) = extensions.get::<Peer>()?;
+    let Peer { address, proxied } = extensions.get::<Peer>()?;
     let own = address.ip().to_canonical();
-    if !own.is_loopback() {
+    if !own.is_loopback() || !proxied {
         return Some(own);
     }
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
@@ -187,13 +193,16 @@ mod tests {
 
     #[test]
     fn a_forwarded_address_is_believed_from_this_machine_alone() {
-        let from = |peer: &str, forwarded: &str| {
+        let of = |peer: &str, forwarded: &str, proxied| {
             let mut extensions = Extensions::new();
-            extensions.insert(Peer(peer.parse().expect("an address")));
+            let address = peer.parse().expect("an address");
+            extensions.insert(Peer { address, proxied });
             let mut headers = HeaderMap::new();
             headers.insert("x-forwarded-for", forwarded.parse().expect("a value"));
             super::peer(&extensions, &headers).expect("an address").to_string()
         };
+        let from = |peer: &str, forwarded: &str| of(peer, forwarded, true);
+        assert_eq!(of("127.0.0.1:1", "192.0.2.7", false), "127.0.0.1", "no proxy is known of");
         assert_eq!(from("127.0.0.1:1", "203.0.113.9, 192.0.2.7"), "192.0.2.7");
         assert_eq!(from("[::1]:1", "2001:db8::1"), "2001:db8::1");
         assert_eq!(from("127.0.0.1:1", "nonsense"), "127.0.0.1");

@@ -202,7 +202,8 @@ fn pages() -> Vec<Route> {
     vec![
         Route::new(Method::GET, route::DEVICE_PAGE.to_owned(), approve::show),
         Route::new(Method::POST, route::DEVICE_PAGE.to_owned(), approve::decide),
-        Route::new(Method::GET, route::OPEN_PAGE.to_owned(), approve::open),
+        Route::new(Method::GET, route::OPEN_PAGE.to_owned(), approve::door),
+        Route::new(Method::POST, route::OPEN_PAGE.to_owned(), approve::open),
     ]
 }
 

@@ -83,6 +83,7 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
     let router = router(Arc::clone(&site), Door::Network);
     let places = Arc::new(Places { most: listen.connections, taken: Mutex::default(), site });
     let stopping = places.site.stopping.clone();
+    let (proxied, tick) = (listen.public_url.is_some(), listen.tick);
     let mut lines = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -95,7 +96,8 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 match Place::take(&places, peer.ip()) {
                     Some(place) => {
-                        lines.spawn(hold(stream, peer, router.clone(), place, listen.tick));
+                        let peer = Peer { address: peer, proxied };
+                        lines.spawn(hold(stream, peer, router.clone(), place, tick));
                     }
                     // Whether it is read is the client's affair.
                     None => drop(stream.try_write(FULL)),
@@ -112,14 +114,14 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
 }
 
 /// Serves one connection to its end.
-async fn hold(stream: TcpStream, peer: SocketAddr, router: Router, place: Place, tick: Duration) {
+async fn hold(stream: TcpStream, peer: Peer, router: Router, place: Place, tick: Duration) {
     prepare(&stream);
     let doing = Arc::new(Doing::default());
     let line = TokioIo::new(Line::new(stream, Arc::clone(&doing), tick));
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         doing.busy();
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(peer);
         let (answer, doing) = (router.call(request), Arc::clone(&doing));
         async move {
             let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});

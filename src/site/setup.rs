@@ -1,7 +1,7 @@
 //! How a machine gets a worker's token: it trades an invite, or asks and is answered by a person.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
@@ -19,33 +19,44 @@ use crate::api::{
 use crate::model::Secret;
 use crate::queue::{NewToken, QueueError, Redeemed};
 
-/// So many invites that are none may be tried in a minute, by all together: an invite has 256
+/// So many invites that are none may be tried in a minute from one address: an invite has 256
 /// random bits, so this bounds what a guesser costs and not how far it gets.
-const TRIES: u64 = 60;
+const TRIES: u32 = 60;
+
+/// Addresses that are counted within a minute; further ones are bounded by the rate of strangers
+/// alone.
+const COUNTED: usize = 10_000;
 
 /// The longest name of a host that is shown to people.
 const HOST_MAX: usize = 100;
 
-/// Counts what was tried in vain within a minute.
+/// Counts what was tried in vain within a minute, by address.
 #[derive(Debug, Default)]
-pub struct Tries {
-    /// The minute of the site's uptime, and above it the count.
-    minute: AtomicU64,
-    count: AtomicU64,
-}
+pub struct Tries(Mutex<(u64, HashMap<String, u32>)>);
 
 impl Tries {
-    /// Whether there is a try left.
-    fn left(&self, uptime: Duration) -> bool {
+    /// Whether `from` has a try left.
+    fn left(&self, from: &str, uptime: Duration) -> bool {
+        let mut tries = self.lock();
         let minute = uptime.as_secs() / 60;
-        if self.minute.swap(minute, Ordering::Relaxed) != minute {
-            self.count.store(0, Ordering::Relaxed);
+        if tries.0 != minute {
+            *tries = (minute, HashMap::new());
         }
-        self.count.load(Ordering::Relaxed) < TRIES
+        tries.1.get(from).is_none_or(|tried| *tried < TRIES)
     }
 
-    fn failed(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
+    fn failed(&self, from: &str) {
+        let (_, counts) = &mut *self.lock();
+        if let Some(tried) = counts.get_mut(from) {
+            *tried += 1;
+        } else if counts.len() < COUNTED {
+            counts.insert(from.to_owned(), 1);
+        }
+    }
+
+    /// Each change is one step, so a panic elsewhere leaves the counts whole.
+    fn lock(&self) -> MutexGuard<'_, (u64, HashMap<String, u32>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,9 +78,10 @@ pub(super) async fn invite(
 
 pub(super) async fn redeem(
     State(site): State<Arc<Site>>,
+    from: From,
     Body(request): Body<RedeemInvite>,
 ) -> Answer<Json<CreatedToken>> {
-    if !site.tries.left(site.clock.uptime()) {
+    if !site.tries.left(&from.0, site.clock.uptime()) {
         let problem = Problem::new(Code::TooMany, "too many invites were tried that are none");
         return Err(Problem { retry_after: Some(60), ..problem }.into());
     }
@@ -78,7 +90,7 @@ pub(super) async fn redeem(
         let RedeemInvite { code, name, host } = request;
         let redeemed = inner.queue.redeem(&code.secret(), name.as_ref(), &host).await?;
         let (known, secret) = redeemed.map_err(|why| {
-            inner.tries.failed();
+            inner.tries.failed(&from.0);
             not_redeemed(why, name.as_ref().unwrap_or(&host).as_str())
         })?;
         let token = known.token.clone();

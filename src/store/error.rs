@@ -147,9 +147,11 @@ impl StoreError {
                 Some(why) => why.mend(Path::new(path)),
                 None => format!("`relay doctor` looks at the disk: ls -ld {}", shown(path)),
             },
-            Self::Away { .. } => "it goes on by itself once the server answers; \
-                 `pg_isready -d URL` asks whether it does"
-                .to_owned(),
+            Self::Away { .. } => {
+                "`pg_isready -d URL` asks whether the server answers; a site that \
+                 runs goes on by itself once it does, one that is starting has to be started again"
+                    .to_owned()
+            }
             Self::Login { .. } => {
                 "try the same URL with `psql URL`: user, password and database must be there"
                     .to_owned()

@@ -85,7 +85,7 @@ async fn a_person_lets_a_machine_in() {
     let link = house.relay(&["open"]).ok();
     let _there_already = rustls::crypto::ring::default_provider().install_default();
     let browser = reqwest::Client::builder().no_proxy().build().unwrap();
-    let entered = browser.get(&link).send().await.unwrap();
+    let entered = browser.post(&link).send().await.unwrap();
     let cookie = entered.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap();
     let page = format!("{}/device", site.url);
     let shown = browser.get(&page).header("cookie", cookie).send().await.unwrap();
@@ -191,7 +191,8 @@ fn the_workers_own_token_is_in_nothing_that_a_lane_leaves() {
     let program = desk.program("tell-lane", &script);
     let config = serde_json::json!({"command": program, "args": [], "env": []});
     std::fs::write(desk.home.join("lanes/tell.json"), config.to_string()).unwrap();
-    let slug = site.relay(&house, &admin, &["link", desk.repo.to_str().unwrap()]).ok();
+    desk.set("RELAY_TOKEN", &admin);
+    let slug = desk.link();
     let create = ["task", "create", "--repo", &slug, "--lane", "process:tell", "--title", "Tell"];
     let task = site.relay(&house, &admin, &create).ok();
     desk.set("RELAY_TOKEN", &token);
@@ -208,5 +209,44 @@ fn the_workers_own_token_is_in_nothing_that_a_lane_leaves() {
         let bytes = std::fs::read(&path).unwrap_or_default();
         let found = bytes.windows(token.len()).any(|at| at == token.as_bytes());
         assert!(!found, "it stands in {}", path.display());
+    }
+}
+
+/// A site of one's own making that answers the device flow.
+fn false_site(token: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = vec![0; 8192];
+            let read = stream.read(&mut request).unwrap();
+            let asks = String::from_utf8_lossy(&request[..read]).contains("/device/code");
+            let body = if asks {
+                "{\"device_code\":\"d\",\"user_code\":\"A\\u001b[2J\",\"verification_uri\":\
+                 \"http://x/\\u001b]0;t\\u0007\",\"expires_in\":18446744073709551615,\"interval\":0}"
+            } else {
+                token
+            };
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+            let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_site_that_gives_no_token_or_steers_the_terminal_is_taken_at_its_word_for_nothing() {
+    let worker = r#"{"token":{"id":"0190b0a0-0000-7000-8000-000000000001","name":"desk","scopes":["work:claim"],"worker":"desk","created_by":"user:x","created_at":1},"secret":"relay_\n\u001b[2J"}"#;
+    let nobody = r#"{"token":{"id":"0190b0a0-0000-7000-8000-000000000001","name":"desk","scopes":["work:claim"],"created_by":"user:x","created_at":1},"secret":"relay_x"}"#;
+    for token in [worker, nobody] {
+        let desk = House::new();
+        let ran = desk.relay(&["setup", "--site", &false_site(token), "--name", "desk"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.err.contains("gave no worker's token"), "{ran:?}");
+        assert!(ran.err.contains("up to 60 minutes"), "{ran:?}");
+        assert!(!ran.err.contains('\u{1b}') && !ran.err.contains('\u{7}'), "{ran:?}");
+        assert!(!desk.home.join("credentials.json").exists());
     }
 }

@@ -1,6 +1,7 @@
 //! The site as its clients see it: an owner in this process, real HTTP over a real unix socket.
 
 mod bell;
+mod bounds;
 mod budgets;
 mod clock;
 pub mod fixture;

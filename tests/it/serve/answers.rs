@@ -1,5 +1,7 @@
 //! What anybody is answered over TCP: probes, the document, and problems.
 
+use relay::site::serve::Listen;
+
 use super::net::Net;
 
 #[tokio::test]
@@ -78,7 +80,8 @@ async fn what_no_route_takes_is_a_problem_before_anybody_is_asked_who_they_are()
 
 #[tokio::test]
 async fn a_stranger_who_asks_too_often_is_told_to_wait_and_others_are_not() {
-    let net = Net::open().await;
+    let public = |listen| Listen { public_url: Some("https://site.example".to_owned()), ..listen };
+    let net = Net::open_with(public).await;
     let token = "authorization: Bearer made-up\r\n";
     let mut statuses = Vec::new();
     for _ in 0..120 {

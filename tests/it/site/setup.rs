@@ -108,6 +108,41 @@ async fn invites_that_are_none_are_not_tried_for_ever() {
 }
 
 #[tokio::test]
+async fn whoever_asks_without_end_keeps_nobody_else_out() {
+    let home = serving().await;
+    let good = invite(&home, None, 3600).await;
+    let none = Invite { code: relay::api::Plaintext::of(&Secret::new("x")), ..good.clone() };
+    let (client, request) =
+        (stranger(&home), AskDevice { worker: name("w"), host: "h".to_owned() });
+    for _ in 0..60 {
+        assert_eq!(code(client.redeem(&redeem(&none, None, "w")).await), Code::Forbidden);
+    }
+    for _ in 0..8 {
+        client.ask_device(&request).await.expect("a code");
+    }
+    assert_eq!(code(client.ask_device(&request).await), Code::TooMany);
+    assert_eq!(code(client.redeem(&redeem(&good, None, "w")).await), Code::TooMany);
+    // Somebody at another address.
+    let body = serde_json::to_string(&redeem(&good, None, "w")).expect("JSON");
+    let redeemed = other_address(&home, "/api/v1/invites/redeem", body).await;
+    assert_eq!(redeemed, 200);
+    let body = serde_json::to_string(&request).expect("JSON");
+    assert_eq!(other_address(&home, "/api/v1/device/code", body).await, 200);
+    home.owner.close().await;
+}
+
+/// What is answered to somebody whose connection comes from 127.0.0.2.
+async fn other_address(home: &Home, path: &str, body: String) -> u16 {
+    let (addr, _) = url(home, path);
+    let from: std::net::IpAddr = [127, 0, 0, 2].into();
+    let client = reqwest::Client::builder().no_proxy().local_address(from);
+    let client = client.build().expect("a client");
+    let request = client.post(format!("http://{addr}{path}")).body(body);
+    let sent = request.header("content-type", "application/json").send().await;
+    sent.expect("an answer").status().as_u16()
+}
+
+#[tokio::test]
 async fn a_machine_that_asks_is_told_in_the_words_of_the_rfc() {
     let home = serving().await;
     let asked = ask(&home, "desk").await;
@@ -179,23 +214,29 @@ async fn a_person_approves_a_machine_on_the_page() {
 async fn a_link_signs_in_once_and_its_cookie_is_kept_from_others() {
     let home = serving().await;
     let link = link(&home).await;
-    let entered = http(&home).get(url(&home, &link), None).await;
+    // Looked at by what looks at links, which presses no button.
+    let seen = http(&home).get(url(&home, &link), None).await;
+    assert_eq!((seen.status, seen.cookie), (200, None));
+    assert!(seen.body.contains(&format!("method=\"post\" action=\"{link}\"")), "{}", seen.body);
+    let entered = http(&home).post(url(&home, &link), None, "").await;
     assert_eq!(entered.status, 200);
     let cookie = entered.cookie.expect("a cookie");
     for word in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age="] {
         assert!(cookie.contains(word), "{cookie}");
     }
-    let again = http(&home).get(url(&home, &link), None).await;
+    let again = http(&home).post(url(&home, &link), None, "").await;
     assert_eq!((again.status, again.cookie), (401, None));
     let session = cookie.split(';').next().expect("a pair").to_owned();
     assert_eq!(http(&home).get(url(&home, "/device"), Some(&session)).await.status, 200);
+    let after_another = format!("relay_session=planted; {session}");
+    assert_eq!(http(&home).get(url(&home, "/device"), Some(&after_another)).await.status, 200);
     // It opens the pages and nothing of the API.
     assert_eq!(http(&home).get(url(&home, "/api/v1/tasks"), Some(&session)).await.status, 401);
     home.clock.advance(Duration::from_secs(3600));
     assert_eq!(http(&home).get(url(&home, "/device"), Some(&session)).await.status, 401);
     let late = self::link(&home).await;
     home.clock.advance(Duration::from_secs(300));
-    assert_eq!(http(&home).get(url(&home, &late), None).await.status, 401);
+    assert_eq!(http(&home).post(url(&home, &late), None, "").await.status, 401);
     home.owner.close().await;
 }
 
@@ -224,7 +265,7 @@ async fn link(home: &Home) -> String {
 /// A session's `name=value`.
 async fn sign_in(home: &Home) -> String {
     let link = link(home).await;
-    let cookie = http(home).get(url(home, &link), None).await.cookie.expect("a cookie");
+    let cookie = http(home).post(url(home, &link), None, "").await.cookie.expect("a cookie");
     cookie.split(';').next().expect("a pair").to_owned()
 }
 
