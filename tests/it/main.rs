@@ -14,6 +14,8 @@ mod delivery;
 mod drain;
 #[cfg(target_os = "linux")]
 mod full_claude;
+#[cfg(target_os = "linux")]
+mod full_cut;
 mod full_github;
 mod full_label;
 #[cfg(target_os = "linux")]

@@ -5,4 +5,4 @@ mod alone;
 mod clock;
 mod lane;
 mod push;
-mod stage;
+pub mod stage;

@@ -10,6 +10,8 @@ pub mod house;
 pub mod lfs;
 #[cfg(target_os = "linux")]
 pub mod model;
+#[cfg(target_os = "linux")]
+pub mod network;
 pub mod postgres;
 #[cfg(target_os = "linux")]
 pub mod processes;
