@@ -114,6 +114,7 @@ fn owner_exit(error: &OwnerError) -> Exit {
     match error {
         OwnerError::Taken { .. } | OwnerError::Silent { .. } => Exit::Conflict,
         OwnerError::Address { .. } => Exit::Usage,
+        OwnerError::Elsewhere { .. } => Exit::Unreachable,
         OwnerError::Version { .. } => Exit::Version,
         OwnerError::NotOurs { .. }
         | OwnerError::Home { .. }

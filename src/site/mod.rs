@@ -8,6 +8,7 @@ pub mod bearers;
 pub mod bell;
 pub mod caller;
 mod desk;
+pub mod elsewhere;
 mod extract;
 mod feed;
 pub mod forges;

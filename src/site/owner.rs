@@ -17,6 +17,7 @@ use super::bearers::Bearers;
 use super::bell::Bell;
 use super::caller::Door;
 use super::desk::Desk;
+use super::elsewhere::{self, kept_in};
 use super::forges::Forges;
 use super::home::{Holder, Home, Lock};
 use super::limits::Rates;
@@ -160,6 +161,14 @@ pub enum OwnerError {
         /// The system's words.
         cause: io::Error,
     },
+    /// The home's queue is in another database, and nothing says how that is opened.
+    #[error("the queue of {} is kept in {place}, and its site does not run", home.display())]
+    Elsewhere {
+        /// The home.
+        home: PathBuf,
+        /// The other database, without a login.
+        place: String,
+    },
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -211,6 +220,10 @@ impl OwnerError {
             Self::Home { path, cause, .. } => Some(disk_hint(path, cause).unwrap_or_else(|| {
                 "set RELAY_HOME to a folder of your own on a local disk".to_owned()
             })),
+            Self::Elsewhere { home, .. } => Some(format!(
+                "start it: `relay serve` with its DATABASE_URL; or begin a queue in this home: `rm {}`",
+                quoted(&elsewhere::note_in(home))
+            )),
             Self::Store(cause) => cause.hint(),
             Self::Queue(cause) => cause.hint(),
             Self::Silent { pid: None, home } => {
@@ -382,6 +395,11 @@ impl Owner {
             forges,
             watch: watched,
         } = config;
+        if database.is_none()
+            && let Some(place) = kept_in(home.path())?
+        {
+            return Err(OwnerError::Elsewhere { home: home.path().to_owned(), place });
+        }
         let listener = match &listen {
             Some(listen) => Some(serve::bind(listen.addr).await?),
             None => None,
@@ -391,7 +409,11 @@ impl Owner {
         let addr = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let here = || addr.map(|addr| format!("http://{addr}"));
         let own = || Secret::new(format!("sqlite://{}", home.path().join("relay.db").display()));
-        let store = Store::open(database.unwrap_or_else(own).expose()).await?;
+        let database = database.unwrap_or_else(own);
+        let store = Store::open(database.expose()).await?;
+        if role == Role::Serve {
+            elsewhere::note(home.path(), database.expose())?;
+        }
         // Two sites on one server agree on the time, whatever their own clocks say.
         let clock = store.clock(clock).await?;
         let queue = Queue::with_faults(store, Arc::clone(&clock), ids, faults);

@@ -2,5 +2,6 @@
 
 mod backup;
 mod copy;
+mod elsewhere;
 mod filled;
 mod restore;

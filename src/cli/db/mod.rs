@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use super::context::Context;
 use super::error::{Failure, fail};
 use super::exit::Exit;
+use crate::site::elsewhere::kept_in;
 use crate::site::owner::{Held, OwnerError, hold};
 
 /// Options of `relay db`.
@@ -47,8 +48,17 @@ impl Options {
 /// The file that is meant: by the flag, else DATABASE_URL, else the home's own.
 fn file(context: &Context, flag: Option<&str>, instead: &str) -> anyhow::Result<PathBuf> {
     let setting = context.config.database_url.as_ref().map(|url| url.expose());
+    let home = &context.config.home;
     match flag.or(setting).map(|url| url.split_once("://").unwrap_or((url, ""))) {
-        None => Ok(context.config.home.join("relay.db")),
+        None => match kept_in(home)? {
+            None => Ok(home.join("relay.db")),
+            Some(place) => Err(Failure::new(
+                Exit::Usage,
+                format!("which database? The queue of {} is kept in {place}", home.display()),
+            )
+            .hint("name it with --database or DATABASE_URL")
+            .into()),
+        },
         Some(("sqlite", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
         Some(("postgres" | "postgresql", _)) => {
             let failure = Failure::new(

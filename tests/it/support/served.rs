@@ -60,6 +60,11 @@ impl Served {
         self.site = Some(site);
     }
 
+    /// The database of its next start.
+    pub fn keep_in(&mut self, database: Option<String>) {
+        self.database = database;
+    }
+
     /// The running site.
     pub fn site(&self) -> &Working {
         self.site.as_ref().expect("the site runs")
