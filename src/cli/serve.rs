@@ -12,6 +12,7 @@ use super::exit::Exit;
 use super::site;
 use crate::api::PREFIX;
 use crate::api::route::DOCS;
+use crate::client::Endpoint;
 use crate::model::Secret;
 use crate::site::limits::RATE;
 use crate::site::owner::{Access, Role, connect};
@@ -91,7 +92,7 @@ impl Options {
 
 /// A URL that a machine can be sent to.
 fn is_site(url: &str) -> bool {
-    matches!(url.parse(), Ok(crate::client::Endpoint::Http(_)))
+    matches!(url.parse(), Ok(Endpoint::Http(_)))
 }
 
 /// Tells what is served, and what is not safe about it.
@@ -103,11 +104,17 @@ fn say(context: &Context, addr: SocketAddr, listen: &Listen) -> anyhow::Result<(
         context.output.line(format!("public URL:  {url}"))?;
     }
     context.output.line(format!("the API:     {url}{PREFIX}{DOCS}"))?;
-    if !addr.ip().is_loopback() && !url.starts_with("https://") {
+    let is_private = |url: &str| url.parse().is_ok_and(|site: Endpoint| site.is_private());
+    if !is_private(url) {
         context.output.note(
             "warning: tokens and work cross the network in the clear: put a proxy with a certificate \
              in front, name it with --public-url https://HOST, and listen on 127.0.0.1",
         );
+    } else if !addr.ip().is_loopback() {
+        context.output.note(format!(
+            "warning: whoever reaches {addr} past the proxy speaks in the clear: listen on 127.0.0.1, \
+             or let only the proxy in",
+        ));
     }
     if listen.connections < CONNECTIONS.min(1000) {
         context.output.note(format!(

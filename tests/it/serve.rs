@@ -2,7 +2,9 @@
 
 mod abuse;
 mod answers;
+mod gone;
 mod input;
 mod net;
+mod person;
 mod stop;
 mod versions;

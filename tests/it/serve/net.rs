@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use relay::model::Secret;
 use relay::site::owner::Role;
 use relay::site::serve::Listen;
 use serde_json::Value;
@@ -39,11 +40,21 @@ impl Net {
 
     /// The same with other limits.
     pub async fn open_with(limits: impl FnOnce(Listen) -> Listen) -> Self {
+        Self::start(limits, None).await
+    }
+
+    /// The same on another database than the home's own.
+    pub async fn open_on(database: &str) -> Self {
+        Self::start(|listen| listen, Some(Secret::new(database))).await
+    }
+
+    async fn start(limits: impl FnOnce(Listen) -> Listen, database: Option<Secret>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = ManualClock::default();
         let mut config = config(folder.path(), Role::Serve, Arc::new(clock.clone()));
         let any = "127.0.0.1:0".parse().expect("an address");
         config.listen = Some(limits(Listen::on(any)));
+        config.database = database;
         let home = Home::open_with(folder, clock, config).await;
         let addr = home.owner.addr().expect("an address");
         let token = home.owner.site().first_token().await.expect("a look").expect("a token");
