@@ -115,12 +115,12 @@ fn owner_exit(error: &OwnerError) -> Exit {
         OwnerError::Taken { .. } | OwnerError::Silent { .. } => Exit::Conflict,
         OwnerError::Address { .. } => Exit::Usage,
         OwnerError::Elsewhere { .. } => Exit::Unreachable,
+        OwnerError::Store(error) => store_exit(error),
         OwnerError::Version { .. } => Exit::Version,
         OwnerError::NotOurs { .. }
         | OwnerError::Home { .. }
         | OwnerError::Lock { .. }
         | OwnerError::Socket { .. }
-        | OwnerError::Store(_)
         | OwnerError::Queue(_) => Exit::Failed,
     }
 }
@@ -150,7 +150,9 @@ fn backup_exit(error: &BackupError) -> Exit {
 fn store_exit(error: &StoreError) -> Exit {
     match error {
         StoreError::Url { .. } => Exit::Usage,
-        StoreError::InUse { .. } => Exit::Conflict,
+        StoreError::InUse { .. } | StoreError::Ousted { .. } | StoreError::Deaf { .. } => {
+            Exit::Conflict
+        },
         StoreError::Away { .. } => Exit::Unreachable,
         _ => Exit::Failed,
     }

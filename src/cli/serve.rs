@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::context::Context;
-use super::error::fail;
+use super::error::{Failure, fail};
 use super::exit::Exit;
 use super::site;
 use crate::api::PREFIX;
@@ -15,8 +15,9 @@ use crate::api::route::DOCS;
 use crate::client::Endpoint;
 use crate::model::Secret;
 use crate::site::limits::RATE;
-use crate::site::owner::{Access, Role, connect};
+use crate::site::owner::{Access, OwnerError, Role, connect};
 use crate::site::serve::{CONNECTIONS, Listen};
+use crate::store::StoreError;
 
 /// Descriptors that are not for connections: the database, logs, git.
 const KEPT_BACK: usize = 256;
@@ -32,6 +33,10 @@ pub struct Options {
     /// relay.db in RELAY_HOME). A URL with a password belongs in DATABASE_URL: others see options
     #[arg(long, value_name = "URL")]
     database: Option<String>,
+    /// How many sites share the database: `many` needs Postgres by the server's own address, no
+    /// pooler between
+    #[arg(long, value_enum, default_value_t = Sites::One)]
+    sites: Sites,
     /// The URL people and workers reach the site by (default: http:// and the address)
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -41,6 +46,15 @@ pub struct Options {
     /// Connections at a time, as far as `ulimit -n` allows
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     connections: usize,
+}
+
+/// How many sites there are on one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sites {
+    /// This one alone; an idle database is left to sleep
+    One,
+    /// Several, which tell each other what they change
+    Many,
 }
 
 impl Options {
@@ -55,7 +69,15 @@ impl Options {
         owner.listen = Some(listen.clone());
         owner.database =
             self.database.map(Secret::new).or_else(|| context.config.database_url.clone());
-        let access = tokio::select! {
+        owner.many = self.sites == Sites::Many;
+        let server =
+            owner.database.as_ref().is_some_and(|url| url.expose().starts_with("postgres"));
+        if owner.many && !server {
+            return Err(Failure::new(Exit::Usage, "several sites need a Postgres")
+                .hint("`relay serve --sites many --database postgres://HOST/NAME`")
+                .into());
+        }
+        let mut access = tokio::select! {
             access = connect(owner) => access?,
             () = signals.next() => return Ok(Exit::Ok),
         };
@@ -66,15 +88,21 @@ impl Options {
             }
             say(context, addr, &listen)?;
         }
-        signals.next().await;
-        context.output.note("relay serve: stopping; requests under way are let go");
+        let ousted = tokio::select! {
+            () = signals.next() => None,
+            error = ousted(&mut access) => Some(error),
+        };
+        match &ousted {
+            None => context.output.note("relay serve: stopping; requests under way are let go"),
+            Some(error) => context.output.note(format!("relay serve: stopping: {error}")),
+        }
         tokio::select! {
             () = access.close() => {}
             () = signals.next() => {
                 context.output.note("relay serve: stopped at once; workers say again what was not taken");
             }
         }
-        Ok(Exit::Ok)
+        ousted.map_or(Ok(Exit::Ok), |error| Err(OwnerError::Store(error).into()))
     }
 
     fn listen(&self) -> anyhow::Result<Listen> {
@@ -87,6 +115,14 @@ impl Options {
         let connections = self.connections.min(room(self.connections)).max(1);
         let rate = (self.rate > 0).then_some(self.rate);
         Ok(Listen { public_url, rate, connections, ..Listen::on(self.addr) })
+    }
+}
+
+/// Completes where another site has taken the database.
+async fn ousted(access: &mut Access) -> StoreError {
+    match access {
+        Access::Own(owner) => owner.ousted().await,
+        Access::Living(_) => std::future::pending().await,
     }
 }
 

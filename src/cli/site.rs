@@ -128,6 +128,7 @@ pub(super) fn owner(context: &Context, role: Role) -> OwnerConfig {
         home: config.home.clone(),
         role,
         database: None,
+        many: false,
         listen: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: crate::api::REVISION,

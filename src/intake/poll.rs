@@ -21,18 +21,20 @@ const LONGEST: Duration = Duration::from_secs(300);
 
 impl Intake {
     /// Looks at every linked repository when its time has come, until `stop`. `nudge` makes it
-    /// look at the list of projects at once: one was linked. `on_look` hears of each look.
+    /// look at the list of projects at once: one was linked, or `is_ours` says another thing. What
+    /// is not ours another process looks at. `on_look` hears of each look.
     pub async fn poll(
         &self,
         stop: &CancellationToken,
         nudge: &Notify,
+        is_ours: &(dyn Fn(&Project) -> bool + Send + Sync),
         on_look: &(dyn Fn(&Reconciled) + Send + Sync),
     ) {
         let mut due: HashMap<RepoName, Timestamp> = HashMap::new();
         loop {
             let wait = tokio::select! {
                 () = stop.cancelled() => return,
-                wait = self.turn(&mut due, on_look) => wait,
+                wait = self.turn(&mut due, is_ours, on_look) => wait,
             };
             let sleep = async {
                 match wait {
@@ -53,17 +55,23 @@ impl Intake {
     async fn turn(
         &self,
         due: &mut HashMap<RepoName, Timestamp>,
+        is_ours: &(dyn Fn(&Project) -> bool + Send + Sync),
         on_look: &(dyn Fn(&Reconciled) + Send + Sync),
     ) -> Option<Timestamp> {
-        let projects = match self.projects().await {
+        let mut projects = match self.projects().await {
             Ok(projects) => projects,
             Err(error) => {
                 tracing::error!("the list of projects cannot be read: {error}");
                 return Some(self.clock.now() + LONGEST);
             }
         };
+        projects.retain(is_ours);
         due.retain(|slug, _| projects.iter().any(|project| project.slug == *slug));
         for project in &projects {
+            // A look takes a while, in which it may have gone to another.
+            if !is_ours(project) {
+                continue;
+            }
             let at = due.entry(project.slug.clone()).or_insert_with(|| self.clock.now());
             if *at <= self.clock.now() {
                 let looked = self.reconcile(project).await;

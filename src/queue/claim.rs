@@ -64,9 +64,9 @@ impl Queue {
             return Ok((lanes.clone(), labels.clone()));
         }
         let (lanes, labels) = match self.inner.seen.get(&c.worker) {
-            Some(known) => (known.lanes, known.labels),
-            // It registered with an earlier process.
-            None => {
+            Some(known) if known.instance == c.instance => (known.lanes, known.labels),
+            // It registered with an earlier process, or at another site.
+            _ => {
                 let worker = self.inner.store.worker(&c.worker, self.inner.clock.now()).await?;
                 worker
                     .map(|worker| (worker.lanes, worker.labels))

@@ -17,6 +17,7 @@ mod invites;
 mod lease;
 mod projects;
 mod seen;
+mod sites;
 mod tasks;
 mod timers;
 mod tokens;
@@ -29,6 +30,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use crate::model::{Clock, Faults, Ids, NoFaults, Passage, fault};
 
+pub use crate::store::{Company, NEWS_BYTES, Session, without_login};
 pub use crate::store::{
     Health, KnownToken, LocalPullRow, Need, NewTask, NewWorker, Redeemed, Store, StoreError, Swept,
 };

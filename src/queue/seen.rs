@@ -30,6 +30,21 @@ impl Seen {
         self.map().get(worker).cloned()
     }
 
+    /// What was known of it is asked anew.
+    pub(super) fn forget(&self, worker: &WorkerId) {
+        self.map().remove(worker);
+    }
+
+    /// Forgets those of which another instance lives.
+    pub(super) fn keep(&self, living: &[(WorkerId, InstanceId)]) {
+        let mut map = self.map();
+        for (worker, instance) in living {
+            if map.get(worker).is_some_and(|known| known.instance != *instance) {
+                map.remove(worker);
+            }
+        }
+    }
+
     /// Moves `last_seen` on, where the worker is known.
     pub(super) fn heard(&self, worker: &WorkerId, now: Timestamp) {
         if let Some(known) = self.map().get_mut(worker) {

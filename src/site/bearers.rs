@@ -4,12 +4,14 @@
 //! Where several sites share one database, what another one changed is read by [`Site::reread`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::caller::Caller;
+use super::sites::Notice;
 use super::state::Site;
 use crate::model::{
     Actor, LeaseRef, Secret, Timestamp, Token, TokenHash, TokenId, TokenScope, WorkerId, WorkerName,
@@ -42,12 +44,19 @@ impl Bearer {
     }
 }
 
+/// Before the tokens are read again because of one that is not known.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Bearers {
     inner: RwLock<Inner>,
     /// One change at a time: what was read before a token was revoked must not bring it back.
     turn: tokio::sync::Mutex<()>,
+    /// When the tokens were last read because of one that was not known, in uptime.
+    asked: tokio::sync::Mutex<Option<Duration>>,
+    /// How many such readings were begun.
+    readings: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -127,9 +136,30 @@ impl Bearers {
 }
 
 impl Site {
-    /// Who bears this token.
-    pub fn bearer(&self, token: &str) -> Option<Arc<Bearer>> {
-        self.bearers.find(token, self.clock.now())
+    /// Who bears this token. One that is not known may have been made at another site a moment
+    /// ago: a worker that was refused would give up, so the database is asked first. Strangers that
+    /// make tokens up cause one reading in [`ASK_AGAIN`] between them, and wait for it.
+    pub async fn bearer(&self, token: &str) -> Option<Arc<Bearer>> {
+        let find = || self.bearers.find(token, self.clock.now());
+        if let Some(bearer) = find() {
+            return Some(bearer);
+        }
+        TokenHash::of_token(token).filter(|_| self.sites.is_many())?;
+        let before = self.bearers.readings.load(Ordering::Acquire);
+        let mut asked = self.bearers.asked.lock().await;
+        // Else one was begun for somebody else since this request came, which serves it as well.
+        if self.bearers.readings.load(Ordering::Acquire) == before {
+            if let Some(at) = *asked {
+                let passed = self.clock.uptime().saturating_sub(at);
+                tokio::time::sleep(ASK_AGAIN.saturating_sub(passed)).await;
+            }
+            *asked = Some(self.clock.uptime());
+            self.bearers.readings.fetch_add(1, Ordering::AcqRel);
+            if let Err(error) = self.reread().await {
+                tracing::warn!(%error, "a token that is not known here was not looked for");
+            }
+        }
+        find()
     }
 
     /// Makes a token, which is good here at once.
@@ -144,6 +174,7 @@ impl Site {
         let (known, secret) = self.queue.create_token(new, by).await?;
         let token = known.token.clone();
         self.bearers.add(known);
+        self.sites.tell(Notice::Tokens);
         Ok((token, secret))
     }
 
@@ -154,6 +185,7 @@ impl Site {
     pub async fn first_token(&self) -> Result<Option<Secret>, QueueError> {
         let Some((known, secret)) = self.queue.first_token().await? else { return Ok(None) };
         self.bearers.add(known);
+        self.sites.tell(Notice::Tokens);
         Ok(Some(secret))
     }
 
@@ -208,7 +240,9 @@ impl Site {
         by: &Actor,
     ) -> Result<(Token, Vec<LeaseRef>), QueueError> {
         let _turn = self.bearers.turn.lock().await;
-        self.end_token(id, by).await
+        let ended = self.end_token(id, by).await;
+        self.sites.tell(Notice::Tokens);
+        ended
     }
 
     async fn end_token(
@@ -221,6 +255,7 @@ impl Site {
         for (worker, lease) in &ended {
             self.logs.ended(lease);
             self.bell.revoke(worker, lease.clone());
+            self.sites.tell(Notice::revoked(worker, lease));
         }
         if !ended.is_empty() {
             self.timers.changed();

@@ -139,6 +139,11 @@ impl Bell {
         self.with(|board, now| board.claimed(worker, task, now))
     }
 
+    /// A claim at another site got this task; see [`Bell::claimed`].
+    pub fn taken(&self, task: &TaskId) -> bool {
+        self.with(|board, now| board.taken(task, now))
+    }
+
     /// A claim came back empty. True where the bell had expected otherwise.
     pub fn declined(&self, worker: &WorkerId, lanes: Option<&[LaneName]>, began: Reading) -> bool {
         self.with(|board, now| board.declined(worker, lanes, began, now))

@@ -154,7 +154,11 @@ pub(super) async fn identify(
             None => Caller::Stranger,
             Some(shown) => {
                 let token = shown.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-                match token.and_then(|token| site.bearer(token.trim())) {
+                let bearer = match token {
+                    Some(token) => site.bearer(token.trim()).await,
+                    None => None,
+                };
+                match bearer {
                     Some(bearer) => Caller::Bearer(bearer),
                     None => return unauthorised(REVOKED),
                 }

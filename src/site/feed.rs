@@ -84,8 +84,21 @@ async fn look(site: &Arc<Site>, id: &TaskId, query: &LogQuery) -> Answer<LogAnsw
         });
     };
     let Piece { offset, text, next } = piece(site, &run.id, query.offset).await?;
+    // Not where it may yet come: the run's worker claimed here, and may speak here.
+    if text.is_empty() && site.sites.is_many() && !site.logs.keeps(&run.id) {
+        return Err(elsewhere(id, &run.id));
+    }
     let end = run.finished_at.is_some() && text.is_empty();
     Ok(LogAnswer { run: Some(run.id), offset, text, next, end, state })
+}
+
+/// A run's log is on the disk of the site that its worker speaks to.
+fn elsewhere(id: &TaskId, run: &RunId) -> Refusal {
+    let detail = format!("this site has no log of run `{run}`: another site has it, if any");
+    let hint = format!(
+        "ask the site that the run's worker speaks to: `RELAY_SITE=URL relay task log {id}`"
+    );
+    Problem::new(Code::NotFound, detail).hint(hint).into()
 }
 
 async fn piece(site: &Arc<Site>, run: &RunId, offset: u64) -> Answer<Piece> {

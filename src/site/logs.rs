@@ -90,6 +90,18 @@ impl Logs {
         self.lock().live.values().filter(|live| live.until > now).count()
     }
 
+    /// The leases that are taken for live here, with their workers.
+    pub fn believed(&self) -> Vec<(WorkerId, LeaseRef)> {
+        let leases = self.lock();
+        leases.live.values().map(|live| (live.worker.clone(), live.lease.clone())).collect()
+    }
+
+    /// Whether anything of this run's log is, or may come to be, on this disk.
+    pub fn keeps(&self, run: &RunId) -> bool {
+        let live = self.lock().live.values().any(|live| live.run == *run);
+        live || self.run_folder(run).is_dir()
+    }
+
     /// To be called before the database is asked about a lease.
     pub fn asking(&self) -> Asked {
         Asked(self.lock().ends)

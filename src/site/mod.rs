@@ -29,6 +29,7 @@ mod route;
 pub mod router;
 pub mod serve;
 pub mod setup;
+pub mod sites;
 mod socket;
 pub mod state;
 mod tasks;

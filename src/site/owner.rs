@@ -29,6 +29,7 @@ use super::prune;
 use super::router::router;
 use super::serve::{self, Listen};
 use super::setup::Tries;
+use super::sites::{Line, Seat};
 use super::socket::{self, Socket};
 use super::state::Site;
 use super::timers::Timers;
@@ -70,6 +71,8 @@ pub struct OwnerConfig {
     pub role: Role,
     /// Where the queue is kept: the home's own file where nothing is said.
     pub database: Option<Secret>,
+    /// Whether other sites share that database: Postgres, by the server's own address.
+    pub many: bool,
     /// The address it is served on besides the socket.
     pub listen: Option<Listen>,
     /// The version of relay this is.
@@ -378,6 +381,8 @@ pub struct Owner {
     keeping: JoinSet<()>,
     _stop: DropGuard,
     lock: Lock,
+    /// Its place on a server's database.
+    seat: Option<Seat>,
 }
 
 impl Owner {
@@ -386,6 +391,7 @@ impl Owner {
             home: _,
             role,
             database,
+            many,
             listen,
             version,
             revision,
@@ -410,6 +416,9 @@ impl Owner {
         let here = || addr.map(|addr| format!("http://{addr}"));
         let own = || Secret::new(format!("sqlite://{}", home.path().join("relay.db").display()));
         let database = database.unwrap_or_else(own);
+        let machine = Arc::clone(&clock);
+        let (sites, line) = Line::open(&database, many, ids.uuid(), machine).await?;
+        let sites = Arc::new(sites);
         let store = Store::open(database.expose()).await?;
         if role == Role::Serve {
             elsewhere::note(home.path(), database.expose())?;
@@ -419,8 +428,13 @@ impl Owner {
         let queue = Queue::with_faults(store, Arc::clone(&clock), ids, faults);
         let bell = Arc::new(Bell::new(Arc::clone(&clock)));
         let logs = Arc::new(Logs::new(Arc::clone(&clock), home.path().join("logs")));
-        let timers =
-            Timers::new(Arc::clone(&clock), queue.clone(), Arc::clone(&bell), Arc::clone(&logs));
+        let timers = Timers::new(
+            Arc::clone(&clock),
+            queue.clone(),
+            Arc::clone(&bell),
+            Arc::clone(&logs),
+            Arc::clone(&sites),
+        );
         let timers = Arc::new(timers);
         timers.settle().await?;
         let closing = CancellationToken::new();
@@ -429,6 +443,7 @@ impl Owner {
             queue,
             bell,
             bearers: Bearers::default(),
+            sites,
             desk: Desk::default(),
             tries: Tries::default(),
             url: listen.as_ref().and_then(|listen| listen.public_url.clone()).or_else(here),
@@ -450,6 +465,10 @@ impl Owner {
             pages: Pages::default(),
             ready: tokio::sync::Mutex::default(),
         });
+        let mut line = line;
+        if let Some(line) = &mut line {
+            line.begin(&site).await?;
+        }
         if listener.is_some() {
             site.reread().await?;
         }
@@ -465,6 +484,7 @@ impl Owner {
         let mut keeping = JoinSet::new();
         let until = closing.clone();
         keeping.spawn(async move { timers.run(until).await });
+        let seat = line.map(|line| Seat::keep(line, Arc::clone(&site)));
         if let (Some(listener), Some(listen)) = (listener, listen) {
             keeping.spawn(serve::serve(listener, Arc::clone(&site), listen));
         }
@@ -475,7 +495,18 @@ impl Owner {
             keeping.spawn(watch(Arc::clone(&site), watched, closing.clone()));
         }
         let stop = closing.clone().drop_guard();
-        Ok(Self { site, socket: path, addr, guests, closing, serving, keeping, _stop: stop, lock })
+        Ok(Self {
+            site,
+            socket: path,
+            addr,
+            guests,
+            closing,
+            serving,
+            keeping,
+            _stop: stop,
+            lock,
+            seat,
+        })
     }
 
     /// The socket the site is served on.
@@ -494,6 +525,15 @@ impl Owner {
     #[must_use]
     pub fn site(&self) -> &Arc<Site> {
         &self.site
+    }
+
+    /// Completes where another site took the database while this one had lost its session. It
+    /// takes no new connection by then and holds nobody; what is left is to close it.
+    pub async fn ousted(&mut self) -> StoreError {
+        match &mut self.seat {
+            Some(seat) => seat.ousted().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Lets held requests go, ends those under way, closes the database, removes the socket and
@@ -517,9 +557,18 @@ impl Owner {
             tracing::warn!("a write was still under way when the owner closed");
         }
         self.site.keep_used().await;
+        // The others hear what was written to the last; the lock is let go when nothing more is.
+        self.site.sites.close();
+        let session = match self.seat {
+            Some(seat) => seat.leave(FAREWELL).await,
+            None => None,
+        };
         self.site.queue.close().await;
         if let Err(error) = std::fs::remove_file(&self.socket) {
             tracing::debug!(%error, "the socket was not removed");
+        }
+        if let Some(session) = session {
+            session.close().await;
         }
         drop(self.lock);
     }

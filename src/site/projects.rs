@@ -8,6 +8,7 @@ use axum::extract::State;
 
 use super::extract::{Body, OfProject};
 use super::problem::{Answer, Refusal};
+use super::sites::Notice;
 use super::state::Site;
 use crate::api::{Code, LinkProject, Problem, Projects};
 use crate::model::{ForgeKind, Project, RepoName};
@@ -27,6 +28,7 @@ pub(super) async fn link(
         let project = site.queue.link(project).await?;
         site.timers.changed();
         site.linked.notify_one();
+        site.sites.tell(Notice::Linked);
         Ok(Json(project))
     })
     .await

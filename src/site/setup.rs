@@ -10,6 +10,7 @@ use axum::extract::State;
 use super::desk::{Asking, CODE_LIVES, INTERVAL, LINK_LIVES, Polled, long_code, short_code};
 use super::extract::{Body, From};
 use super::problem::{Answer, Refusal};
+use super::sites::Notice;
 use super::state::{Site, person};
 use crate::api::route::DEVICE_PAGE;
 use crate::api::{
@@ -95,6 +96,7 @@ pub(super) async fn redeem(
         })?;
         let token = known.token.clone();
         inner.bearers.add(known);
+        inner.sites.tell(Notice::Tokens);
         Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
     })
     .await

@@ -17,6 +17,7 @@ use super::metrics::Metrics;
 use super::page::Pages;
 use super::problem::{Answer, Refusal};
 use super::setup::Tries;
+use super::sites::{Notice, Sites};
 use super::timers::Timers;
 use super::watch::Standing;
 use crate::model::{Actor, Clock};
@@ -37,6 +38,8 @@ pub struct Site {
     pub tries: Tries,
     /// The URL it is known by, where it is served over TCP.
     pub url: Option<String>,
+    /// The other sites on the same database.
+    pub sites: Arc<Sites>,
     /// The runs' logs.
     pub logs: Arc<Logs>,
     /// Timers and the reading of what is queued.
@@ -91,6 +94,7 @@ impl Site {
         if let Some((worker, lease)) = &changed.revoked {
             self.logs.ended(lease);
             self.bell.revoke(worker, lease.clone());
+            self.sites.tell(Notice::revoked(worker, lease));
         }
     }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::attention::{Attention, GRACE, LOOK_EVERY};
 use super::bell::Bell;
 use super::logs::Logs;
+use super::sites::{Notice, Sites};
 use crate::model::{Clock, Task, TaskState, Timestamp};
 use crate::queue::{Queue, QueueError};
 
@@ -31,6 +32,7 @@ pub struct Timers {
     queue: Queue,
     bell: Arc<Bell>,
     logs: Arc<Logs>,
+    sites: Arc<Sites>,
     state: Mutex<State>,
     attention: Mutex<Attention>,
     wake: Notify,
@@ -48,12 +50,19 @@ struct State {
 
 impl Timers {
     /// Nothing is armed until [`Timers::settle`].
-    pub fn new(clock: Arc<dyn Clock>, queue: Queue, bell: Arc<Bell>, logs: Arc<Logs>) -> Self {
+    pub fn new(
+        clock: Arc<dyn Clock>,
+        queue: Queue,
+        bell: Arc<Bell>,
+        logs: Arc<Logs>,
+        sites: Arc<Sites>,
+    ) -> Self {
         Self {
             clock,
             queue,
             bell,
             logs,
+            sites,
             state: Mutex::default(),
             attention: Mutex::default(),
             wake: Notify::new(),
@@ -63,6 +72,12 @@ impl Timers {
 
     /// A write was made that can change what a claim would return, or when the timer is due.
     pub fn changed(&self) {
+        self.heard();
+        self.sites.tell(Notice::Changed);
+    }
+
+    /// The same, told by another site.
+    pub(super) fn heard(&self) {
         self.bell.moved();
         self.reread();
     }
@@ -202,6 +217,7 @@ impl Timers {
         for (worker, lease) in &swept.expired {
             self.logs.ended(lease);
             self.bell.revoke(worker, lease.clone());
+            self.sites.tell(Notice::revoked(worker, lease));
         }
         if !swept.expired.is_empty() || !swept.unparked.is_empty() || swept.budgets {
             self.changed();

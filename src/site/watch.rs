@@ -11,7 +11,7 @@ use crate::api::feed::ForgeStatus;
 use crate::forge::ForgeError;
 use crate::forge::github::Accounts;
 use crate::intake::{Intake, IntakeConfig, IntakeError, Reconciled};
-use crate::model::{RepoName, Timestamp};
+use crate::model::{ForgeKind, Project, RepoName, Timestamp};
 
 /// What an owner needs to watch the linked repositories.
 #[derive(Clone, Debug)]
@@ -72,7 +72,10 @@ pub(super) async fn watch(site: Arc<Site>, watch: Watch, closing: CancellationTo
         allowed_senders,
     });
     let told = |looked: &Reconciled| tell(&site, looked);
-    intake.poll(&closing, &site.linked, &told).await;
+    // Of several sites one asks the forges; a repository on a disk is its machine's.
+    let is_ours =
+        |project: &Project| project.forge == ForgeKind::Local || site.sites.watches();
+    intake.poll(&closing, &site.linked, &is_ours, &told).await;
 }
 
 /// Passes the news of one look on.

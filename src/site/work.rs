@@ -16,6 +16,7 @@ use super::caller::Caller;
 use super::extract::{Asked, Body, OfProject, OfTask, OfWorker, Own};
 use super::logs::CHUNK_MAX;
 use super::problem::{Answer, Refusal};
+use super::sites::Notice;
 use super::state::Site;
 use crate::api::{
     Claim, ClaimAnswer, ClaimRequest, Code, Doorbell, DoorbellQuery, HeartbeatAnswer,
@@ -61,7 +62,12 @@ pub(super) async fn register(
         for lease in &registered.ended {
             site.logs.ended(lease);
         }
-        site.bell.registered(&registered.worker, Some(instance), &registered.ended);
+        site.bell.registered(&registered.worker, Some(instance.clone()), &registered.ended);
+        site.sites.tell(Notice::Registered {
+            worker: registered.worker.id.clone(),
+            instance,
+            ended: registered.ended.clone(),
+        });
         if !registered.ended.is_empty() {
             site.timers.changed();
         }
@@ -102,8 +108,10 @@ pub(super) async fn heartbeat(
                 }
             });
         }
+        site.sites.heard(&worker);
         if offline {
             site.bell.left(&worker);
+            site.sites.tell(Notice::Left { worker: worker.clone() });
         }
         Ok(Json(HeartbeatAnswer { leases: answers }))
     })
@@ -121,6 +129,7 @@ pub(super) async fn doorbell(
         caller.speak_for(&site, worker).await?;
         introduce(&site, worker, query.instance_id.as_ref()).await?;
         site.queue.heard(worker);
+        site.sites.heard(worker);
     }
     let ask = Ask {
         worker: query.worker_id,
@@ -143,8 +152,9 @@ async fn introduce(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>
     };
     match site.bell.knows(worker, instance) {
         Some(true) => return Ok(()),
-        Some(false) => return Err(unknown()),
-        None => {}
+        // Another site may have met a newer one.
+        Some(false) if !site.sites.is_many() => return Err(unknown()),
+        Some(false) | None => {}
     }
     if let Some(instance) = instance {
         let (queue, worker, instance) = (site.queue.clone(), worker.clone(), instance.clone());
@@ -212,6 +222,7 @@ pub(super) async fn claim(
             site.timers.reread();
         }
         site.timers.no_later_than(lease.expires_at);
+        site.sites.tell(Notice::Claimed { task: task.id.clone(), until: lease.expires_at });
         let claim = Claim { lease, run, task, project, effects, branch, preferences };
         Ok(Json(ClaimAnswer { claim: Some(claim) }))
     })
@@ -304,6 +315,8 @@ pub(super) async fn release(
         site.logs.ended(&lease);
         site.bell.settled(&worker, &lease);
         site.timers.released(&task);
+        let parked = task.parked_until;
+        site.sites.tell(Notice::Released { worker, lease, parked });
         Ok(Json(ReleaseAnswer { task }))
     })
     .await

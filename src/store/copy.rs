@@ -11,7 +11,7 @@ use std::path::Path;
 
 use sqlx::{AnyConnection, AssertSqlSafe, ConnectOptions, Connection, Row};
 
-use super::exclusive::Exclusive;
+use super::session::{Company, Session};
 use super::{Store, StoreError, error, postgres, sqlite, without_login};
 pub use rows::Sum;
 use schema::{Kind, Table};
@@ -184,7 +184,7 @@ pub async fn copy(
 struct Side {
     connection: AnyConnection,
     /// On Postgres: no site is at work.
-    lock: Option<Exclusive>,
+    lock: Option<Session>,
     /// For messages.
     name: String,
     postgres: bool,
@@ -198,7 +198,7 @@ impl Side {
             return Ok(Self { connection, lock: None, name: path.to_owned(), postgres: false });
         }
         let name = without_login(url);
-        let lock = Some(Exclusive::alone(url).await?);
+        let lock = Some(Session::open(url, Company::Alone, "").await?);
         let options = postgres::options(url, &name)?;
         let connected = options.connect().await;
         let connection = connected.map_err(|e| error::explain_postgres(&name, &e))?;

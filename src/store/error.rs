@@ -85,6 +85,14 @@ pub enum StoreError {
         /// The URL without a login.
         path: String,
     },
+    /// Another site took the server's database while this one had lost its connection.
+    #[error(
+        "another relay took the database `{path}` while this site had lost its connection to it"
+    )]
+    Ousted {
+        /// The URL without a login.
+        path: String,
+    },
     /// The server's word does not come through: something between keeps it.
     #[error("the database `{path}` does not pass on what one site tells another")]
     Deaf {
@@ -135,6 +143,11 @@ impl StoreError {
             Self::InUse { .. } => {
                 "stop the other one; to run several sites on one Postgres, start \
                  each with `relay serve --sites many` (and name the server itself, no pooler)"
+                    .to_owned()
+            }
+            Self::Ousted { .. } => {
+                "one of the two is too many: stop the other one and start this again, or start \
+                 both with `relay serve --sites many`"
                     .to_owned()
             }
             Self::Deaf { .. } => "name the server itself, not a pooler in front of it \

@@ -15,7 +15,6 @@ mod copy;
 mod deaths;
 mod error;
 mod events;
-mod exclusive;
 mod finish;
 mod growth;
 mod health;
@@ -33,6 +32,8 @@ mod ready;
 mod restore;
 mod row;
 mod runs;
+mod session;
+mod sites;
 mod sql;
 mod sqlite;
 mod tasks;
@@ -62,6 +63,7 @@ pub use people::{Ended, Ending};
 pub use restore::{EPOCHS_ON, Restored, restore};
 pub use row::Fields;
 pub use runs::{JournalEntry, RunHead};
+pub use session::{Company, NEWS_BYTES, Pulse, Session};
 pub use tasks::Asked;
 pub use timers::{NextTimers, Sweep, SweepRules, Swept};
 pub use tokens::{KnownToken, RevokedToken};
@@ -191,7 +193,7 @@ impl Store {
 }
 
 /// A URL that can be shown: without name and password.
-fn without_login(url: &str) -> String {
+pub fn without_login(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),
         _ => url.to_owned(),

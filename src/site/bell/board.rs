@@ -203,6 +203,13 @@ impl Board {
         low
     }
 
+    /// A claim at another site got this task; the rest is as with [`Board::claimed`].
+    pub(super) fn taken(&mut self, task: &TaskId, now: Timestamp) -> bool {
+        let need = self.gone(task);
+        self.tick(now);
+        need.is_some_and(|need| self.backlog.is_low(&need))
+    }
+
     /// A heartbeat renewed a lease that had run out: its task is not queued after all.
     pub(super) fn renewed(&mut self, worker: &WorkerId, lease: &LeaseRef, now: Timestamp) {
         self.settled(worker, lease);

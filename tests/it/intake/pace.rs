@@ -101,7 +101,7 @@ async fn the_poll_looks_by_itself_and_stops_when_told() {
             let on_look = move |looked: &Reconciled| {
                 let _ = tell.send(looked.added.len());
             };
-            bench.intake.poll(&stop, &nudge, &on_look).await;
+            bench.intake.poll(&stop, &nudge, &|_| true, &on_look).await;
         }
     });
     assert_eq!(told.recv().await, Some(0), "the first look is at once");

@@ -230,6 +230,7 @@ pub fn config(home: &Path, role: Role, clock: Arc<dyn Clock>) -> OwnerConfig {
         home: home.join("home"),
         role,
         database: None,
+        many: false,
         listen: None,
         version: VERSION.to_owned(),
         revision: relay::api::REVISION,

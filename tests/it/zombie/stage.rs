@@ -46,6 +46,7 @@ impl Stage {
             home: folder.path().join("home"),
             role: Role::Work,
             database: None,
+            many: false,
             listen: None,
             version: VERSION.to_owned(),
             revision: relay::api::REVISION,
