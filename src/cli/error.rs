@@ -152,7 +152,7 @@ fn store_exit(error: &StoreError) -> Exit {
         StoreError::Url { .. } => Exit::Usage,
         StoreError::InUse { .. } | StoreError::Ousted { .. } | StoreError::Deaf { .. } => {
             Exit::Conflict
-        },
+        }
         StoreError::Away { .. } => Exit::Unreachable,
         _ => Exit::Failed,
     }

@@ -204,7 +204,10 @@ impl Site {
         for known in self.queue.tokens().await? {
             let here = before.contains(&known.token.id);
             match &known.token.revoked_by {
-                Some(by) if here => drop(self.end_token(&known.token.id, by).await?),
+                Some(by) if here => {
+                    let (_, ended) = self.end_token(&known.token.id, by).await?;
+                    self.call_off(&ended);
+                }
                 None if !here => self.bearers.add(known),
                 _ => {}
             }
@@ -241,18 +244,26 @@ impl Site {
     ) -> Result<(Token, Vec<LeaseRef>), QueueError> {
         let _turn = self.bearers.turn.lock().await;
         let ended = self.end_token(id, by).await;
+        // Also where it failed: it may have been done. The others let its held requests go before
+        // they hear of its leases, as this one does.
         self.sites.tell(Notice::Tokens);
-        ended
+        let (token, ended) = ended?;
+        self.call_off(&ended);
+        Ok((token, ended.into_iter().map(|(_, lease)| lease).collect()))
     }
 
     async fn end_token(
         &self,
         id: &TokenId,
         by: &Actor,
-    ) -> Result<(Token, Vec<LeaseRef>), QueueError> {
+    ) -> Result<(Token, Vec<(WorkerId, LeaseRef)>), QueueError> {
         self.bearers.remove(id);
-        let (token, ended) = self.queue.revoke_token(id, by).await?;
-        for (worker, lease) in &ended {
+        self.queue.revoke_token(id, by).await
+    }
+
+    /// Tells whoever holds what ended with a token.
+    fn call_off(&self, ended: &[(WorkerId, LeaseRef)]) {
+        for (worker, lease) in ended {
             self.logs.ended(lease);
             self.bell.revoke(worker, lease.clone());
             self.sites.tell(Notice::revoked(worker, lease));
@@ -260,7 +271,6 @@ impl Site {
         if !ended.is_empty() {
             self.timers.changed();
         }
-        Ok((token, ended.into_iter().map(|(_, lease)| lease).collect()))
     }
 
     /// A claim came through whose token was revoked meanwhile: its lease ends as well.

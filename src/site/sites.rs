@@ -9,7 +9,7 @@ mod line;
 mod seat;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,7 @@ pub struct Sites {
     outbox: Mutex<Option<UnboundedSender<Notice>>>,
     /// Whether this is the one that watches the forges.
     watches: AtomicBool,
+    looks: AtomicU64,
     /// Workers that were heard of since it was written down.
     heard: Mutex<BTreeSet<WorkerId>>,
 }
@@ -68,6 +69,7 @@ impl Sites {
             many,
             outbox: Mutex::new(Some(outbox)),
             watches: AtomicBool::new(!many),
+            looks: AtomicU64::new(0),
             heard: Mutex::default(),
         };
         (sites, told)
@@ -83,6 +85,12 @@ impl Sites {
     #[must_use]
     pub fn watches(&self) -> bool {
         self.watches.load(Ordering::Acquire)
+    }
+
+    /// How often it looked round, and took up what it found.
+    #[must_use]
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Acquire)
     }
 
     fn watch(&self, watches: bool) {

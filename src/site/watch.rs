@@ -73,8 +73,7 @@ pub(super) async fn watch(site: Arc<Site>, watch: Watch, closing: CancellationTo
     });
     let told = |looked: &Reconciled| tell(&site, looked);
     // Of several sites one asks the forges; a repository on a disk is its machine's.
-    let is_ours =
-        |project: &Project| project.forge == ForgeKind::Local || site.sites.watches();
+    let is_ours = |project: &Project| project.forge == ForgeKind::Local || site.sites.watches();
     intake.poll(&closing, &site.linked, &is_ours, &told).await;
 }
 

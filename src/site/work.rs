@@ -152,9 +152,10 @@ async fn introduce(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>
     };
     match site.bell.knows(worker, instance) {
         Some(true) => return Ok(()),
-        // Another site may have met a newer one.
-        Some(false) if !site.sites.is_many() => return Err(unknown()),
-        Some(false) | None => {}
+        // Another site may have met a newer one: what is remembered here decides nothing.
+        Some(false) if site.sites.is_many() => site.queue.forget(worker),
+        Some(false) => return Err(unknown()),
+        None => {}
     }
     if let Some(instance) = instance {
         let (queue, worker, instance) = (site.queue.clone(), worker.clone(), instance.clone());

@@ -140,7 +140,7 @@ impl Session {
     pub async fn pulse(&mut self, watch: bool) -> Result<Pulse, StoreError> {
         // The newest event tells of tasks, leases and workers; tokens and preferences have none.
         let text = "select case when $1 then pg_try_advisory_lock(491327873402) else false end,
-            concat_ws(' ', (select max(id) from events),
+            concat_ws(' ', (select max(seq) from events),
                 (select count(*) || ' ' || count(revoked_at) from tokens),
                 (select count(*) from projects),
                 (select count(*) || ' ' || coalesce(max(set_at), 0) from preferences))";
@@ -149,7 +149,8 @@ impl Session {
             Ok(row) => row.map_err(|e| error::explain_postgres(&self.name, &e))?,
             Err(_) => return Err(self.lost("no answer")),
         };
-        let read = || Ok::<_, sqlx::Error>(Pulse { watches: row.try_get(0)?, mark: row.try_get(1)? });
+        let read =
+            || Ok::<_, sqlx::Error>(Pulse { watches: row.try_get(0)?, mark: row.try_get(1)? });
         read().map_err(|e| error::explain_postgres(&self.name, &e))
     }
 

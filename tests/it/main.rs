@@ -38,6 +38,8 @@ mod refusals;
 mod serve;
 mod setup;
 mod site;
+#[cfg(target_os = "linux")]
+mod sites;
 mod support;
 #[cfg(target_os = "linux")]
 mod survivors;

@@ -11,5 +11,5 @@ mod owner;
 mod refusals;
 mod routes;
 mod setup;
-mod tokens;
+pub mod tokens;
 mod watch;

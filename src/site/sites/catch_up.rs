@@ -1,6 +1,7 @@
 //! What a site does for what other sites did: for what it was told, and where it may have missed
 //! something for everything.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -14,9 +15,9 @@ use crate::site::state::Site;
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Every so many beats it is written down who was heard of: a worker counts as idle after two
-/// minutes of silence.
-const WRITE_EVERY: u32 = 3;
+/// How often it is written down who was heard of: a worker counts as idle after two minutes of
+/// silence.
+const WRITE_EVERY: Duration = Duration::from_secs(60);
 
 /// What came over the line.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub(super) enum Heard {
 
 /// Takes up what was heard, in its order.
 pub(super) async fn take_on(site: &Site, me: &str, mut hearing: UnboundedReceiver<Heard>) {
-    let mut beats = 0_u32;
+    let mut written = site.clock.uptime();
     while let Some(heard) = hearing.recv().await {
         match heard {
             Heard::Letter(text) => match serde_json::from_str::<Letter>(&text) {
@@ -49,13 +50,15 @@ pub(super) async fn take_on(site: &Site, me: &str, mut hearing: UnboundedReceive
             },
             Heard::Gap => everything(site).await,
             Heard::Beat { changed } => {
-                beats = beats.wrapping_add(1);
-                if beats.is_multiple_of(WRITE_EVERY) {
+                let now = site.clock.uptime();
+                if now.saturating_sub(written) >= WRITE_EVERY {
+                    written = now;
                     write_heard(site).await;
                 }
                 if changed {
                     everything(site).await;
                 }
+                site.sites.looks.fetch_add(1, Ordering::AcqRel);
             }
         }
     }

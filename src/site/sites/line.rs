@@ -239,8 +239,7 @@ mod tests {
 
     #[test]
     fn however_much_is_told_each_letter_is_one_that_the_server_takes() {
-        let news: Vec<Notice> =
-            (1..1000).map(|n| Notice::revoked(&worker(), &lease(n))).collect();
+        let news: Vec<Notice> = (1..1000).map(|n| Notice::revoked(&worker(), &lease(n))).collect();
         let letters = letters("me", news.clone());
         assert!(letters.iter().all(|text| text.len() <= NEWS_BYTES));
         let read = |text: &String| serde_json::from_str::<Letter>(text).expect("a letter").news;

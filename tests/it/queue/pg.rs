@@ -7,19 +7,11 @@ use std::time::Duration;
 use relay::model::{Clock, TaskState, Timestamp};
 use relay::queue::{NewTask, Queue, QueueError, Store, StoreError};
 use relay::system::{SystemClock, SystemIds};
-use sqlx::{AnyConnection, Connection, Row};
+use sqlx::{AnyConnection, Connection};
 
 use super::bench::{Bench, github, lane, new_worker};
 use crate::support::clock::{CountingIds, ManualClock};
-use crate::support::postgres::{Cluster, Database, run};
-
-/// A number that one statement gives.
-async fn number(url: &str, text: &'static str) -> i64 {
-    let mut connection = AnyConnection::connect(url).await.expect("the server");
-    let row = sqlx::query(text).fetch_one(&mut connection).await.expect("a row");
-    connection.close().await.expect("an end");
-    row.get(0)
-}
+use crate::support::postgres::{Cluster, Database, number, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pg_sixty_four_claims_at_once_take_each_task_once() {

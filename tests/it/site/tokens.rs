@@ -41,7 +41,7 @@ async fn token(home: &Home, scopes: &[TokenScope], worker: Option<&str>) -> (Tok
     (made.token, stranger(home).with_token(made.secret.secret()))
 }
 
-fn request(scopes: &[TokenScope], worker: Option<&str>) -> CreateToken {
+pub fn request(scopes: &[TokenScope], worker: Option<&str>) -> CreateToken {
     CreateToken {
         name: "one".parse().expect("a name"),
         scopes: scopes.to_vec(),

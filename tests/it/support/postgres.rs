@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sqlx::{AnyConnection, AssertSqlSafe, Connection};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
 
 /// A database that is dropped with this.
 #[derive(Debug)]
@@ -68,6 +68,15 @@ pub async fn run(url: &str, text: &str) {
     let done = sqlx::raw_sql(AssertSqlSafe(text.to_owned())).execute(&mut connection).await;
     done.unwrap_or_else(|error| panic!("{error}: {text}"));
     connection.close().await.expect("an end");
+}
+
+/// A number that one statement gives.
+pub async fn number(url: &str, text: &'static str) -> i64 {
+    sqlx::any::install_default_drivers();
+    let mut connection = AnyConnection::connect(url).await.expect("the server");
+    let row = sqlx::query(text).fetch_one(&mut connection).await.expect("a row");
+    connection.close().await.expect("an end");
+    row.get(0)
 }
 
 /// A server of the test's own, on a port of loopback that was free. It ends with this.

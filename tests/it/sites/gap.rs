@@ -1,0 +1,94 @@
+//! The line between two sites is broken while things change.
+
+use std::time::Duration;
+
+use relay::api::Code;
+
+use super::pair::{Pair, eventually, places, with_token};
+use crate::site::fixture::Home;
+use crate::site::tokens::code;
+use crate::support::postgres::{Cluster, Database, run};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_what_was_told_while_the_line_was_broken_is_read_when_it_stands_again() {
+    let Some(pair) = Pair::new().await else { return };
+    let (a, b) = (&pair.a, &pair.b);
+    let url = &pair.database.url;
+    let project = a.link("shop").await;
+    let (token, _, gone) = with_token(b, "gone").await;
+    let (busy, free) = (b.worker("busy").await, b.worker("free").await);
+    let task = a.add(&project, "claude").await;
+    let lease = busy.claim().await.expect("the task").lease;
+    let called_off = busy.hold(0, b.owner.site().bell.version());
+    b.held(1).await;
+    Pair::heard(a, b).await;
+    // Nobody gets in any more, and the lines of both are cut. Other connections stand.
+    let (server, name) = url.rsplit_once('/').expect("a database");
+    let server = format!("{server}/postgres");
+    let door = |open: bool| {
+        let text = format!("alter database {name} allow_connections {open}");
+        let server = server.clone();
+        async move { run(&server, &text).await }
+    };
+    door(false).await;
+    let cut = format!(
+        "select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = '{name}' and application_name like 'relay session %'"
+    );
+    run(&server, &cut).await;
+    let version = b.owner.site().bell.version();
+    let waiting = free.hold(1, version);
+    let asker = gone.clone();
+    let refused =
+        tokio::spawn(async move { asker.client.doorbell(&asker.query(1, version, 300)).await });
+    b.held(3).await;
+    a.client.cancel(&task.id, "ann").await.expect("it is called off");
+    a.client.revoke_token(&token.id, "ann").await.expect("it is revoked");
+    a.add(&project, "claude").await;
+    assert_eq!(b.owner.site().bell.present().len(), 3, "nothing was heard of it");
+    door(true).await;
+    assert_eq!(called_off.await.expect("an answer").revoked, [lease.reference()]);
+    assert_eq!(code(refused.await.expect("an end")), Code::Unauthorized);
+    assert_eq!(waiting.await.expect("an answer").queued, 1);
+    pair.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_both_sites_go_on_by_themselves_after_the_server_was_away() {
+    let Some(cluster) = Cluster::start() else { return };
+    let pair = Pair::on(Database::on(&cluster.url).await).await;
+    let (a, b) = (&pair.a, &pair.b);
+    let project = a.link("shop").await;
+    let worker = b.worker("w").await;
+    let held = worker.hold(1, b.owner.site().bell.version());
+    b.held(1).await;
+    cluster.down();
+    cluster.up();
+    eventually(async || create(a, &project).await).await;
+    assert_eq!(held.await.expect("an answer").queued, 1);
+    eventually(async || places(&pair.database.url).await == 2).await;
+    // The lines stand again: what is told is heard, without a gap that would be read anew.
+    Pair::heard(a, b).await;
+    Pair::heard(b, a).await;
+    pair.close().await;
+}
+
+/// A site whose connections were cut says so once to each.
+async fn create(site: &Home, project: &relay::model::Project) -> bool {
+    let request = relay::api::CreateTask {
+        slug: project.slug.clone(),
+        lane: "claude".parse().expect("a lane"),
+        issue: None,
+        title: Some("Mend the shop".to_owned()),
+        body: None,
+        asked_by: "ann".to_owned(),
+    };
+    match site.client.create_task(&request).await {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.code(), Some(Code::DatabaseAway), "{error:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            false
+        }
+    }
+}
