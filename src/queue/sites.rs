@@ -12,6 +12,11 @@ impl Queue {
         Ok(self.inner.store.tell(text).await?)
     }
 
+    /// Another site wrote: what was read before may be old ([`Queue::writes`]).
+    pub fn written_elsewhere(&self) {
+        self.inner.store.written_elsewhere();
+    }
+
     /// A worker spoke to another site: what is remembered of it may be old.
     pub fn forget(&self, worker: &WorkerId) {
         self.inner.seen.forget(worker);

@@ -148,7 +148,7 @@ impl Store {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// How much was written; `None` while something is being written.
+    /// How much was written, as far as it is known here; `None` while something is being written.
     pub fn writes(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::SeqCst);
         let begun = self.begun.load(Ordering::SeqCst);

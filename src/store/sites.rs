@@ -1,5 +1,7 @@
 //! What several sites on one Postgres tell each other, and read where they may have missed it.
 
+use std::sync::atomic::Ordering;
+
 use super::{Sql, Store, StoreError};
 use crate::model::{InstanceId, LeaseRef, Timestamp, WorkerId};
 
@@ -15,6 +17,12 @@ impl Store {
             "select case when pg_notify('relay_news', $1) is null then 0 else 1 end as told",
         );
         self.write(sql.bind(text)).await.map(|_| ())
+    }
+
+    /// Another site wrote: what was read before may be old ([`Store::writes`]).
+    pub fn written_elsewhere(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.ended.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Which start of each worker lives.

@@ -38,6 +38,7 @@ pub(super) async fn take_on(site: &Site, me: &str, mut hearing: UnboundedReceive
             Heard::Letter(text) => match serde_json::from_str::<Letter>(&text) {
                 Ok(letter) if letter.from == me => {}
                 Ok(letter) => {
+                    site.queue.written_elsewhere();
                     for notice in letter.news {
                         if let Err(error) = take(site, notice).await {
                             tracing::warn!(%error, "what another site told was not taken up; reading everything");
@@ -126,6 +127,7 @@ async fn meet(
 
 /// Reads everything anew, and goes on trying where the database is away.
 async fn everything(site: &Site) {
+    site.queue.written_elsewhere();
     while let Err(error) = read(site).await {
         tracing::warn!(%error, "what other sites changed cannot be read; trying again in a second");
         tokio::time::sleep(PAUSE).await;

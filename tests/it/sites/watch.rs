@@ -58,6 +58,8 @@ async fn pg_one_of_two_sites_asks_github_and_the_other_takes_over() {
     until(|| looks(&a).is_some()).await;
     // The other one goes over its list several times, and none of it is its own.
     for _ in 0..3 {
+        // What it remembers of it is old, so that the list is read and it can be seen.
+        b.owner.site().queue.written_elsewhere();
         let before = b.owner.site().queue.statements();
         b.owner.site().linked.notify_one();
         until(|| b.owner.site().queue.statements() > before).await;
