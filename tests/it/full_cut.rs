@@ -73,6 +73,8 @@ impl Stand {
         let home = self.home_of(name);
         fs::create_dir_all(&home).unwrap();
         std::os::unix::fs::symlink(self.house.home.join("lanes"), home.join("lanes")).unwrap();
+        std::os::unix::fs::symlink(self.house.home.join("linked.json"), home.join("linked.json"))
+            .unwrap();
         let mut work = self.house.command(&["work", "--name", name, "--lanes", LANE]);
         work.env("RELAY_HOME", home)
             .env("RELAY_SITE", format!("http://{}:{PORT}", Network::address(n)))
