@@ -50,8 +50,8 @@ impl Options {
         };
         site.close().await;
         let project = linked?;
-        if let Some(path) = &request.path {
-            Linked::of(&context.config.home).add(path).with_context(|| {
+        if project.forge == ForgeKind::Local {
+            Linked::of(&context.config.home).add(&project.remote).with_context(|| {
                 format!("{} is linked, and this machine could not note it", project.slug)
             })?;
         }

@@ -142,6 +142,16 @@ impl<'a> Command<'a> {
     }
 }
 
+/// Whether both are one server. On this machine a forge's API and its git may have two ports.
+fn is_same_host(scheme: &str, host: &str, own: &str) -> bool {
+    let port = |authority: &str| {
+        let after_v6 = authority.rsplit(']').next().unwrap_or_default();
+        let port = after_v6.split_once(':').map(|(_, port)| port.to_owned());
+        port.unwrap_or_else(|| if scheme == "http" { "80" } else { "443" }.to_owned())
+    };
+    host_name(host) == host_name(own) && (is_this_machine(host) || port(host) == port(own))
+}
+
 /// A remote that was looked at: what git is told about it.
 pub(super) struct Address {
     /// The URL or the canonical path.
@@ -193,7 +203,7 @@ impl Address {
         }
         let token = match &remote.token {
             // The URL came from a site or from a repository's settings; whose token it is did not.
-            Some(token) if host_name(host) != host_name(&token.host) => {
+            Some(token) if !is_same_host(scheme, host, &token.host) => {
                 return Err(bad("the login is for another host"));
             }
             Some(token) => Some(token.token.clone()),
@@ -416,11 +426,18 @@ mod tests {
 
     #[test]
     fn a_token_goes_to_its_own_host_alone() {
-        for url in ["https://h/a", "https://H:444/a", "https://h:8443/a"] {
-            assert!(address_for(url, Some("t"), "h:443").is_ok(), "{url}");
+        for (url, own) in [
+            ("https://h/a", "h:443"),
+            ("https://H:443/a", "h"),
+            ("https://h:8443/a", "h:8443"),
+            ("https://[2001:db8::1]/a", "[2001:db8::1]:443"),
+            ("http://127.0.0.1:81/a", "127.0.0.1:80"),
+        ] {
+            assert!(address_for(url, Some("t"), own).is_ok(), "{url}");
         }
         for url in [
             "https://evil/a",
+            "https://h:444/a",
             "https://h.evil/a",
             "https://evil?h/a",
             "https://evil#h/a",

@@ -21,6 +21,10 @@ use crate::queue::WORKER_SCOPES;
 
 const COOKIE: &str = "relay_session";
 
+/// The same over https: a browser takes a cookie of such a name from this very host alone, and gives
+/// it to no other program there that is spoken to without TLS.
+const HOST_COOKIE: &str = "__Host-relay_session";
+
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:2rem auto;padding:0 1rem}\
@@ -58,9 +62,10 @@ pub(super) async fn open(
          <h1>Signed in</h1><p><a href=\"{DEVICE_PAGE}\">Machines that ask to work</a></p>"
     );
     let mut response = page(StatusCode::OK, &on);
-    let secure = site.url.as_deref().is_some_and(|url| url.starts_with("https://"));
+    let secure = is_secure(&site);
     let cookie = format!(
-        "{COOKIE}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}",
+        "{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}",
+        if secure { HOST_COOKIE } else { COOKIE },
         session.expose(),
         SESSION_LIVES.as_secs(),
         if secure { "; Secure" } else { "" }
@@ -214,12 +219,18 @@ fn page(status: StatusCode, body: &str) -> Response {
     response
 }
 
+/// Whether browsers come by https.
+fn is_secure(site: &Site) -> bool {
+    site.url.as_deref().is_some_and(|url| url.starts_with("https://"))
+}
+
 fn session(site: &Site, headers: &HeaderMap) -> Option<Session> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let name = if is_secure(site) { HOST_COOKIE } else { COOKIE };
     let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
     // Another program of the same host can have set one of the same name before.
     pairs
-        .filter(|(name, _)| name.trim() == COOKIE)
+        .filter(|(pair, _)| pair.trim() == name)
         .find_map(|(_, value)| site.desk.session(value.trim(), site.clock.uptime()))
 }
 
@@ -253,6 +264,7 @@ mod tests {
             worker: "desk".parse().unwrap(),
             host: "<script>alert(1)</script>\" onclick='x' \u{202e}".to_owned(),
             from: "<b>".to_owned(),
+            household: None,
             at: std::time::Duration::ZERO,
             answer: None,
         };

@@ -153,7 +153,7 @@ pub(super) async fn identify(
         Door::Network => match request.headers().get(AUTHORIZATION) {
             None => Caller::Stranger,
             Some(shown) => {
-                let token = shown.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+                let token = shown.to_str().ok().and_then(bearer_in);
                 let bearer = match token {
                     Some(token) => site.bearer(token.trim()).await,
                     None => None,
@@ -167,6 +167,12 @@ pub(super) async fn identify(
     };
     request.extensions_mut().insert(caller);
     next.run(request).await
+}
+
+/// The token of `Bearer TOKEN`; the scheme's name may be written in any case (RFC 9110 §11.1).
+fn bearer_in(text: &str) -> Option<&str> {
+    let (scheme, token) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
 /// Lets a request on where its caller may.

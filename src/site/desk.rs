@@ -2,6 +2,7 @@
 //! answer them. In memory: both live for minutes, and a site that starts anew asks anew.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Asking {
     pub host: String,
     /// Where the request came from.
     pub from: String,
+    /// Whom that counts as.
+    pub household: Option<IpAddr>,
     /// When, on the site's uptime.
     pub at: Duration,
     /// A person's answer, and whose.
@@ -99,7 +102,7 @@ impl Desk {
         let mut inner = self.lock(asking.at);
         let waiting = inner.asking.values().filter(|w| w.asking.answer.is_none());
         let (all, own) = waiting.fold((0, 0), |(all, own), waiting| {
-            (all + 1, own + usize::from(waiting.asking.from == asking.from))
+            (all + 1, own + usize::from(waiting.asking.household == asking.household))
         });
         let room = all < ASKING_MOST && own < ASKING_OF_ONE;
         if room {
@@ -243,6 +246,7 @@ mod tests {
             worker: "desk".parse().expect("a name"),
             host: "desk".to_owned(),
             from: "10.0.0.7".to_owned(),
+            household: Some([10, 0, 0, 7].into()),
             at,
             answer: None,
         }
@@ -275,8 +279,8 @@ mod tests {
     fn codes_run_out_and_are_bounded() {
         let desk = Desk::default();
         let from = |n: usize, at| {
-            let from = format!("10.1.0.{}", n / ASKING_OF_ONE);
-            Asking { from, ..asking(&format!("BBBB-{n:04}"), at) }
+            let of = u8::try_from(n / ASKING_OF_ONE).expect("few");
+            Asking { household: Some([10, 1, 0, of].into()), ..asking(&format!("BBBB-{n:04}"), at) }
         };
         for n in 0..ASKING_OF_ONE {
             assert!(desk.ask(&Secret::new(format!("d{n}")), from(n, S(1))));

@@ -1,6 +1,7 @@
 //! What a handler takes from a request, checked, with a [`Refusal`] where it is not that.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use axum::http::{Extensions, HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::caller::{Caller, SpeaksFor};
-use super::limits::peer;
+use super::limits::{home_of, peer};
 use super::problem::Refusal;
 use super::state::Site;
 use super::versions::Dialect;
@@ -113,15 +114,26 @@ impl<T: DeserializeOwned + SpeaksFor + Send + Sync> FromRequest<Arc<Site>> for O
     }
 }
 
-/// Where a request came from, for a person to read.
-pub struct From(pub String);
+/// Where a request came from; `None` where it is this user's own socket.
+pub struct From(Option<IpAddr>);
+
+impl From {
+    /// For a person to read.
+    pub fn shown(&self) -> String {
+        self.0.map_or_else(|| "this machine".to_owned(), |address| address.to_string())
+    }
+
+    /// Whom it is counted as.
+    pub fn household(&self) -> Option<IpAddr> {
+        self.0.map(home_of)
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for From {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let from = peer(&parts.extensions, &parts.headers);
-        Ok(Self(from.map_or_else(|| "this machine".to_owned(), |address| address.to_string())))
+        Ok(Self(peer(&parts.extensions, &parts.headers)))
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn log(
     let mut held = !wait.is_zero();
     loop {
         // Followed before it is looked at, so that nothing that comes in between is missed.
-        let mut moved = site.logs.follow();
+        let mut moved = site.logs.follow(&id);
         let answer = look(&site, &id, &query).await?;
         if !held || !answer.text.is_empty() || answer.end {
             return Ok(Json(answer));

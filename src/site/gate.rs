@@ -153,6 +153,8 @@ pub(super) async fn gate(
     let id = gate.request_id(request.headers());
     let place = gate.place(&request);
     let from = peer(request.extensions(), request.headers());
+    // Who shows no token is counted on the way in.
+    let shows = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = match gate.look(&request) {
         Err(refusal) => refusal.into_response(),
         Ok(dialect) => {
@@ -174,6 +176,7 @@ pub(super) async fn gate(
         }
     };
     if response.status() == StatusCode::UNAUTHORIZED
+        && shows
         && let Some(refusal) = from.and_then(|from| gate.site.rates.stranger(from))
     {
         response = refusal.into_response();

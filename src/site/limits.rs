@@ -121,8 +121,8 @@ impl Rates {
     }
 }
 
-/// An IPv6 customer has a whole /64 to ask from.
-fn home_of(address: IpAddr) -> IpAddr {
+/// Who an address is counted as: an IPv6 customer has a whole /64 to ask from.
+pub(super) fn home_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(six) => IpAddr::from((u128::from(six) >> 64 << 64).to_be_bytes()),

@@ -24,8 +24,9 @@ pub struct Logs {
     folder: PathBuf,
     /// Held while a chunk is written, so that nothing lands after a lease's end was noted.
     leases: Mutex<Leases>,
-    /// Moves whenever a log grows or a run begins or ends.
-    moved: watch::Sender<u64>,
+    /// Moves whenever the task's log grows or a run of it begins or ends; of tasks that somebody
+    /// follows.
+    followed: Mutex<HashMap<TaskId, watch::Sender<u64>>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ pub struct Asked(u64);
 impl Logs {
     /// Logs under `folder`, which is made at the first write.
     pub fn new(clock: Arc<dyn Clock>, folder: PathBuf) -> Self {
-        Self { clock, folder, leases: Mutex::default(), moved: watch::Sender::new(0) }
+        Self { clock, folder, leases: Mutex::default(), followed: Mutex::default() }
     }
 
     /// Where the logs stand.
@@ -62,9 +63,10 @@ impl Logs {
     pub fn claimed(&self, lease: LeaseRef, worker: WorkerId, run: RunId, until: Timestamp) {
         let mut leases = self.lock();
         leases.ends += 1;
-        leases.live.insert(lease.task.clone(), Live { lease, worker, run, until });
+        let task = lease.task.clone();
+        leases.live.insert(task.clone(), Live { lease, worker, run, until });
         drop(leases);
-        self.moved.send_modify(|n| *n += 1);
+        self.moved(&task);
     }
 
     /// A heartbeat renewed this lease.
@@ -82,7 +84,7 @@ impl Logs {
             leases.live.remove(&lease.task);
         }
         drop(leases);
-        self.moved.send_modify(|n| *n += 1);
+        self.moved(&lease.task);
     }
 
     /// How many leases are known to live at `now`.
@@ -140,7 +142,7 @@ impl Logs {
         let Some(live) = live else { return Ok(None) };
         let end = file::append(&self.run_folder(&live.run), offset, text.as_bytes())?;
         drop(leases);
-        self.moved.send_modify(|n| *n += 1);
+        self.moved(&lease.task);
         Ok(Some(end))
     }
 
@@ -152,9 +154,21 @@ impl Logs {
         file::read(&self.run_folder(run), offset)
     }
 
-    /// Completes on the next growth, begin or end of any run after this call.
-    pub fn follow(&self) -> watch::Receiver<u64> {
-        self.moved.subscribe()
+    /// Completes on the next growth, begin or end of a run of `task` after this call.
+    pub fn follow(&self, task: &TaskId) -> watch::Receiver<u64> {
+        let mut followed = self.followed();
+        followed.retain(|_, moved| moved.receiver_count() > 0);
+        followed.entry(task.clone()).or_insert_with(|| watch::Sender::new(0)).subscribe()
+    }
+
+    fn moved(&self, task: &TaskId) {
+        if let Some(moved) = self.followed().get(task) {
+            moved.send_modify(|n| *n += 1);
+        }
+    }
+
+    fn followed(&self) -> MutexGuard<'_, HashMap<TaskId, watch::Sender<u64>>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run_folder(&self, run: &RunId) -> PathBuf {
@@ -210,6 +224,22 @@ mod tests {
         assert_eq!(logs.append(&lease(3), &worker(2), 0, "late\n").expect("a disk"), None);
         assert_eq!(logs.read(&run(1), 0).expect("a disk").text, "one\n");
         assert_eq!(logs.read(&run(2), 0).expect("a disk").text, "two\n");
+    }
+
+    #[test]
+    fn who_follows_a_task_hears_of_that_task_alone() {
+        let (_folder, logs) = logs();
+        let other: TaskId = "a/b#2".parse().expect("a task");
+        let (mut mine, theirs) = (logs.follow(&lease(1).task), logs.follow(&other));
+        logs.claimed(lease(1), worker(1), run(1), later(&logs));
+        assert!(mine.has_changed().expect("it lives"));
+        mine.mark_unchanged();
+        logs.append(&lease(1), &worker(1), 0, "x\n").expect("a disk");
+        assert!(mine.has_changed().expect("it lives"));
+        assert!(!theirs.has_changed().expect("it lives"));
+        drop((mine, theirs));
+        let _third = logs.follow(&other);
+        assert_eq!(logs.followed().len(), 1, "nobody follows the first any more");
     }
 
     #[test]

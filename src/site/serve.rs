@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -81,7 +81,12 @@ pub(super) async fn bind(addr: SocketAddr) -> Result<TcpListener, OwnerError> {
 /// Serves until the site is stopping, then lets what is under way go on to its end.
 pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen) {
     let router = router(Arc::clone(&site), Door::Network);
-    let places = Arc::new(Places { most: listen.connections, taken: Mutex::default(), site });
+    let places = Arc::new(Places {
+        most: listen.connections,
+        taken: Mutex::default(),
+        site,
+        warned: AtomicBool::default(),
+    });
     let stopping = places.site.stopping.clone();
     let (proxied, tick) = (listen.public_url.is_some(), listen.tick);
     let mut lines = JoinSet::new();
@@ -119,8 +124,12 @@ async fn hold(stream: TcpStream, peer: Peer, router: Router, place: Place, tick:
     let doing = Arc::new(Doing::default());
     let line = TokioIo::new(Line::new(stream, Arc::clone(&doing), tick));
     let router = TowerToHyperService::new(router);
+    let places = Arc::clone(&place.places);
     let service = service_fn(move |mut request: Request<Incoming>| {
         doing.busy();
+        if !peer.proxied && request.headers().contains_key("x-forwarded-for") {
+            places.warn_of_proxy();
+        }
         request.extensions_mut().insert(peer);
         let (answer, doing) = (router.call(request), Arc::clone(&doing));
         async move {
@@ -159,6 +168,19 @@ struct Places {
     most: usize,
     taken: Mutex<Taken>,
     site: Arc<Site>,
+    /// Whether it was said that a proxy is there which nobody named.
+    warned: AtomicBool,
+}
+
+impl Places {
+    fn warn_of_proxy(&self) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a request came with x-forwarded-for, which counts only where `relay serve` has a \
+                 --public-url: till then all who come by that way are one address"
+            );
+        }
+    }
 }
 
 #[derive(Debug, Default)]

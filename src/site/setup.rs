@@ -1,6 +1,7 @@
 //! How a machine gets a worker's token: it trades an invite, or asks and is answered by a person.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,30 +34,30 @@ const HOST_MAX: usize = 100;
 
 /// Counts what was tried in vain within a minute, by address.
 #[derive(Debug, Default)]
-pub struct Tries(Mutex<(u64, HashMap<String, u32>)>);
+pub struct Tries(Mutex<(u64, HashMap<Option<IpAddr>, u32>)>);
 
 impl Tries {
     /// Whether `from` has a try left.
-    fn left(&self, from: &str, uptime: Duration) -> bool {
+    fn left(&self, from: &From, uptime: Duration) -> bool {
         let mut tries = self.lock();
         let minute = uptime.as_secs() / 60;
         if tries.0 != minute {
             *tries = (minute, HashMap::new());
         }
-        tries.1.get(from).is_none_or(|tried| *tried < TRIES)
+        tries.1.get(&from.household()).is_none_or(|tried| *tried < TRIES)
     }
 
-    fn failed(&self, from: &str) {
+    fn failed(&self, from: &From) {
         let (_, counts) = &mut *self.lock();
-        if let Some(tried) = counts.get_mut(from) {
+        if let Some(tried) = counts.get_mut(&from.household()) {
             *tried += 1;
         } else if counts.len() < COUNTED {
-            counts.insert(from.to_owned(), 1);
+            counts.insert(from.household(), 1);
         }
     }
 
     /// Each change is one step, so a panic elsewhere leaves the counts whole.
-    fn lock(&self) -> MutexGuard<'_, (u64, HashMap<String, u32>)> {
+    fn lock(&self) -> MutexGuard<'_, (u64, HashMap<Option<IpAddr>, u32>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,7 +83,7 @@ pub(super) async fn redeem(
     from: From,
     Body(request): Body<RedeemInvite>,
 ) -> Answer<Json<CreatedToken>> {
-    if !site.tries.left(&from.0, site.clock.uptime()) {
+    if !site.tries.left(&from, site.clock.uptime()) {
         let problem = Problem::new(Code::TooMany, "too many invites were tried that are none");
         return Err(Problem { retry_after: Some(60), ..problem }.into());
     }
@@ -91,7 +92,7 @@ pub(super) async fn redeem(
         let RedeemInvite { code, name, host } = request;
         let redeemed = inner.queue.redeem(&code.secret(), name.as_ref(), &host).await?;
         let (known, secret) = redeemed.map_err(|why| {
-            inner.tries.failed(&from.0);
+            inner.tries.failed(&from);
             not_redeemed(why, name.as_ref().unwrap_or(&host).as_str())
         })?;
         let token = known.token.clone();
@@ -137,8 +138,15 @@ pub(super) async fn ask(
     let user_code = short_code(&site.queue.random()?)
         .ok_or_else(|| QueueError::Invalid("no code came of it; ask again".to_owned()))?;
     let at = site.clock.uptime();
-    let asking =
-        Asking { user_code: user_code.clone(), worker, host, from: from.0, at, answer: None };
+    let asking = Asking {
+        user_code: user_code.clone(),
+        worker,
+        host,
+        from: from.shown(),
+        household: from.household(),
+        at,
+        answer: None,
+    };
     if !site.desk.ask(&device_code, asking) {
         let problem = Problem::new(Code::TooMany, "too many machines wait for an answer");
         let problem = problem.hint("answer those first: `relay open`");

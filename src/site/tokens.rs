@@ -7,9 +7,11 @@ use axum::extract::State;
 
 use super::caller::Caller;
 use super::extract::{Body, OfToken};
-use super::problem::Answer;
+use super::problem::{Answer, Refusal};
 use super::state::{Site, person};
-use crate::api::{CreateToken, CreatedToken, Plaintext, RevokeToken, RevokedToken, Tokens, WhoAmI};
+use crate::api::{
+    Code, CreateToken, CreatedToken, Plaintext, RevokeToken, RevokedToken, Tokens, WhoAmI,
+};
 use crate::model::TokenScope;
 use crate::queue::NewToken;
 
@@ -45,7 +47,18 @@ pub(super) async fn revoke(
 ) -> Answer<Json<RevokedToken>> {
     let inner = Arc::clone(&site);
     site.write(async move {
-        let (token, released) = inner.revoke(&id, &person(&request.by)?).await?;
+        let by = person(&request.by)?;
+        let revoked = inner.revoke(&id, &by).await;
+        let (token, released) = revoked.map_err(|error| match Refusal::from(error) {
+            Refusal(problem)
+                if problem.code == Code::Disk || problem.code == Code::DatabaseAway =>
+            {
+                let hint = "nothing is answered with it from now on, until this site is started \
+                            again; revoke it once more when the database can be written";
+                Refusal(problem.hint(hint))
+            }
+            refusal => refusal,
+        })?;
         Ok(Json(RevokedToken { token, released }))
     })
     .await

@@ -41,7 +41,7 @@ fn a_repository_of_this_disk_that_was_not_linked_here_is_not_touched() {
     worker.until("the refusal", || served.house.state(&task) == "failed");
     let detail = served.house.json(&["task", "get", &task, "--json"]);
     let error = detail["runs"][0]["error"].as_str().unwrap();
-    assert!(error.contains("was not linked on this machine"), "{error}");
+    assert!(error.contains("was not linked from this worker"), "{error}");
     assert!(error.contains(&format!("relay link {}", served.house.repo.display())), "{error}");
     let after = served.house.git(&["-C", served.house.repo.to_str().unwrap(), "for-each-ref"]);
     assert_eq!(after, before);
