@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Connection, Row};
 
 use super::{StoreError, error, sqlite};
@@ -124,6 +125,20 @@ pub(super) async fn check(path: &Path) -> Result<(), BackupError> {
         _ => said,
     };
     Err(StoreError::Corrupt { path: name, detail }.into())
+}
+
+/// The tokens that are revoked in the file, with when and by whom.
+pub(super) async fn revoked(path: &Path) -> Result<Vec<(String, i64, String)>, BackupError> {
+    let name = path.display().to_string();
+    let explained = |e: sqlx::Error| error::explain(&name, e);
+    let mut connection = open(path).await?;
+    let sql = "select id, revoked_at, coalesce(revoked_by, 'site') from tokens
+        where revoked_at is not null order by revoked_at, id";
+    let rows = sqlx::query(sql).fetch_all(&mut connection).await;
+    let _ = connection.close().await;
+    let read = |row: &AnyRow| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    let read = rows.and_then(|rows| rows.iter().map(read).collect());
+    Ok(read.map_err(explained)?)
 }
 
 /// A plain connection, which brings nothing up to date.

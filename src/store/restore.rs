@@ -3,13 +3,14 @@
 //! What is older than the world has to be set right before it is used: a task that was claimed
 //! again after the backup would get an epoch that some worker holds already, or that the hidden ref
 //! on its forge has seen. So each task's epoch goes on by more than any task is ever claimed, and
-//! the leases that the backup remembers are over.
+//! the leases that the backup remembers are over. And a token that was revoked since stays revoked, as
+//! far as the file that stood there can tell.
 
 use std::path::{Path, PathBuf};
 
-use super::backup::{BackupError, Part, check, folder, snapshot, sync};
+use super::backup::{BackupError, Part, check, folder, revoked, snapshot, sync};
 use super::{Sql, Store};
-use crate::model::Timestamp;
+use crate::model::{Actor, Timestamp, TokenName};
 
 /// How far each task's epoch goes on: a claim takes milliseconds at least, and a row of failures
 /// ends at six, so no task is claimed so often within the age of a backup.
@@ -22,6 +23,9 @@ pub struct Restored {
     pub tasks: u64,
     /// Leases of the backup that are over.
     pub leases: u64,
+    /// The tokens that are good in the backup and were revoked in the file that stood there: they are
+    /// revoked. `None` where no such file could be read, so that nobody knows.
+    pub revoked: Option<Vec<TokenName>>,
     /// Where the file is that stood there before.
     pub before: Option<PathBuf>,
 }
@@ -38,10 +42,19 @@ pub async fn restore(from: &Path, to: &Path, now: Timestamp) -> Result<Restored,
     let part = Part::beside(to)?;
     snapshot(from, &part.path).await?;
     check(&part.path).await?;
+    let known = if to.exists() { revoked(to).await.ok() } else { None };
     let store = Store::open(&format!("sqlite://{}", part.path.display())).await?;
-    let done = store.begin_again(now).await;
+    let done = async {
+        let counts = store.begin_again(now).await?;
+        let revoked = match known {
+            Some(known) => Some(store.revoke_again(&known).await?),
+            None => None,
+        };
+        Ok::<_, BackupError>((counts, revoked))
+    };
+    let done = done.await;
     store.close().await;
-    let (tasks, leases) = done?;
+    let ((tasks, leases), revoked) = done?;
     if part.has_log() {
         let cause = std::io::Error::other("its write-ahead log was not taken in");
         return Err(BackupError::File { path: part.path.clone(), what: "closed", cause });
@@ -54,7 +67,7 @@ pub async fn restore(from: &Path, to: &Path, now: Timestamp) -> Result<Restored,
         cause,
     })?;
     sync(folder(to))?;
-    Ok(Restored { tasks, leases, before })
+    Ok(Restored { tasks, leases, revoked, before })
 }
 
 impl Store {
@@ -88,6 +101,26 @@ impl Store {
         .bind(EPOCHS_ON);
         self.write(sql).await?;
         Ok(counted)
+    }
+}
+
+impl Store {
+    /// Revokes what was revoked elsewhere, by when and by whom it was there; the names of those that
+    /// were good here.
+    async fn revoke_again(
+        &self,
+        known: &[(String, i64, String)],
+    ) -> Result<Vec<TokenName>, BackupError> {
+        let mut names = Vec::new();
+        for token in self.tokens().await?.into_iter().map(|known| known.token) {
+            let id = token.id.to_string();
+            let Some((_, at, by)) = known.iter().find(|(other, ..)| *other == id) else { continue };
+            if token.revoked_at.is_none() {
+                self.revoke_token(&token.id, &Actor(by.clone()), Timestamp(*at)).await?;
+                names.push(token.name);
+            }
+        }
+        Ok(names)
     }
 }
 

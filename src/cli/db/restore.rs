@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::exit::Exit;
-use crate::store::restore;
+use crate::model::TokenName;
+use crate::store::{Restored, restore};
 
 /// What does it for a server.
 const ELSEWHERE: &str = "pg_restore --clean --if-exists --dbname=\"$DATABASE_URL\" FILE, then what \
@@ -32,6 +33,8 @@ pub struct Options {
 struct Done {
     tasks: u64,
     leases: u64,
+    /// `null` where nobody knows which were revoked since the backup.
+    revoked: Option<Vec<TokenName>>,
     before: Option<PathBuf>,
 }
 
@@ -44,7 +47,8 @@ impl Options {
         let to = super::file(context, self.database.as_deref(), ELSEWHERE)?;
         let _held = super::hold_homes(context, &[&to])?;
         let done = restore(&self.file, &to, context.clock.now()).await?;
-        let done = Done { tasks: done.tasks, leases: done.leases, before: done.before };
+        let Restored { tasks, leases, revoked, before } = done;
+        let done = Done { tasks, leases, revoked, before };
         if self.json {
             context.output.json(&done)?;
             return Ok(Exit::Ok);
@@ -58,9 +62,20 @@ impl Options {
         if let Some(before) = &done.before {
             context.output.note(format!("what stood there is {}", before.display()));
         }
-        context.output.note(
-            "a token that was revoked after the backup is valid again: look at `relay token ls`",
-        );
+        match done.revoked.as_deref() {
+            Some([]) => {}
+            Some(names) => {
+                let names: Vec<&str> = names.iter().map(TokenName::as_str).collect();
+                context.output.note(format!(
+                    "revoked since the backup, and still revoked: {}",
+                    names.join(", ")
+                ));
+            }
+            None => context.output.note(
+                "warning: what stood there could not be asked, so a token that was revoked after the \
+                 backup is valid again: look at `relay token ls`, then `relay token revoke`",
+            ),
+        }
         Ok(Exit::Ok)
     }
 }

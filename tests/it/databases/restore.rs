@@ -83,6 +83,51 @@ fn a_lease_that_a_backup_remembers_is_over() {
 }
 
 #[test]
+fn a_token_that_was_revoked_since_the_backup_stays_revoked_or_is_warned_of() {
+    let house = House::new();
+    let token = |name: &str| {
+        house.relay(&["token", "create", "--name", name, "--scope", "feed:read"]).ok();
+    };
+    let valid = || {
+        let listed = house.json(&["token", "ls", "--json"]);
+        let tokens = listed["tokens"].as_array().expect("tokens").clone();
+        let valid = tokens.iter().filter(|token| token["revoked_at"].is_null());
+        valid.map(|token| token["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    for name in ["lost", "kept", "early"] {
+        token(name);
+    }
+    house.relay(&["token", "revoke", "early"]).ok();
+    let file = backup(&house);
+    let file = file.to_str().expect("a path");
+    house.relay(&["token", "revoke", "lost"]).ok();
+    token("late");
+
+    let ran = house.relay(&["db", "restore", file]);
+    assert!(ran.err.contains("revoked since the backup, and still revoked: lost\n"), "{}", ran.err);
+    assert_eq!((ran.code, ran.err.contains("warning: ")), (0, false), "{}", ran.err);
+    assert_eq!(valid(), ["kept"]);
+    let again = house.json(&["db", "restore", file, "--json"]);
+    assert_eq!(again["revoked"], serde_json::json!(["lost"]));
+
+    // Nobody knows any more.
+    for gone in ["damaged", "missing"] {
+        let own = house.home.join("relay.db");
+        match gone {
+            "damaged" => fs::write(&own, b"no database ".repeat(1000)).expect("damage"),
+            _ => fs::remove_file(&own).expect("it was there"),
+        }
+        let ran = house.relay(&["db", "restore", file]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let warning = "warning: what stood there could not be asked, so a token that was revoked";
+        assert!(ran.err.contains(warning) && ran.err.contains("relay token ls"), "{}", ran.err);
+        assert_eq!(valid(), ["lost", "kept"], "{gone}");
+    }
+    fs::remove_file(house.home.join("relay.db")).expect("it was there");
+    assert_eq!(house.json(&["db", "restore", file, "--json"])["revoked"], Value::Null);
+}
+
+#[test]
 fn a_backup_that_is_none_changes_nothing() {
     let (house, task) = house();
     let file = backup(&house);
