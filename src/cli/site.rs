@@ -96,6 +96,16 @@ impl Site {
         matches!(self.access, Some(Access::Own(_)))
     }
 
+    /// Whether workers of other homes take its tasks: it is elsewhere, or this home's `relay serve`.
+    #[must_use]
+    pub fn serves_others(&self) -> bool {
+        match &self.access {
+            None => true,
+            Some(Access::Living(living)) => living.role == Role::Serve,
+            Some(Access::Own(_)) => false,
+        }
+    }
+
     /// Gives the home back, where it was taken.
     pub async fn close(self) {
         if let Some(access) = self.access {

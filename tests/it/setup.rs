@@ -64,6 +64,44 @@ fn an_invite_sets_a_machine_up() {
     site.stop();
 }
 
+/// From nothing to a pull request, with what docs/SITE.md says and no token in anybody's hands.
+#[test]
+fn a_newcomer_goes_from_an_invite_to_a_pull_request() {
+    let (house, site, _) = site();
+    let slug = house.link();
+    let code = house.relay(&["invite", "create"]).ok();
+
+    let desk = House::new();
+    desk.process_lane("edit", "echo more >> README.md", r#"{"reply":"Added a line."}"#);
+    desk.relay(&["setup", "--site", &site.url, "--invite", &code, "--name", "desk"]).ok();
+    let lane = "process:edit";
+    let log = desk.dir.path().join("work.log");
+    let file = std::fs::File::create(&log).unwrap();
+    let mut work = desk.command(&["work", "--lanes", lane]);
+    let child = work.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+    let mut worker = Working { child, log };
+    worker.until("its readiness", || worker.said().contains("waiting for work"));
+    let workers = house.json(&["work", "status", "--json"]);
+    assert_eq!(workers["workers"][0]["name"], "desk", "{workers:#}");
+
+    let task = house.task(&slug, lane, "Say more");
+    worker.until("the pull request", || house.state(&task) == "review");
+    // What the owner of the site sees, the desk sees as well; it decides nothing.
+    let seen = desk.json(&["task", "get", &task, "--json"]);
+    assert_eq!(seen, house.json(&["task", "get", &task, "--json"]));
+    assert_eq!(seen["task"]["epoch"], 1, "{seen:#}");
+    assert!(desk.relay(&["task", "log", &task]).code == 0);
+    let shown = house.in_repo(&["show", "relay/process-edit-1:README.md"]);
+    assert_eq!(shown, "# shop\nmore");
+    let refused = desk.relay(&["task", "cancel", &task]);
+    assert!(refused.code == 6 && refused.err.contains("lacks the scope"), "{refused:?}");
+
+    worker.signal(rustix::process::Signal::TERM);
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+    assert!(!worker.said().contains(&kept(&desk)), "{}", worker.said());
+    site.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_lets_a_machine_in() {
     let (house, site, _) = site();

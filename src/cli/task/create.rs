@@ -41,7 +41,14 @@ impl Options {
     /// # Errors
     /// When the project, the issue or the lane is not there.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        check_lane(context, &self.lane)?;
+        let process = process_lane(context, &self.lane)?.map(str::to_owned);
+        let site = context.site().await?;
+        if let Some(name) = process.filter(|_| !site.serves_others())
+            && let Err(failure) = check_lane(context, &self.lane, &name)
+        {
+            site.close().await;
+            return Err(failure.into());
+        }
         let request = CreateTask {
             slug: self.repo,
             lane: self.lane,
@@ -50,7 +57,6 @@ impl Options {
             body: self.body,
             asked_by: context.config.user.clone(),
         };
-        let site = context.site().await?;
         let nobody_works = site.is_for_a_moment();
         let answer = site.create_task(&request).await;
         site.close().await;
@@ -67,16 +73,17 @@ impl Options {
     }
 }
 
-/// A task of a lane that nobody can ever serve would wait for ever, so it is refused here, where
-/// the person still looks.
-fn check_lane(context: &Context, lane: &LaneName) -> Result<(), Failure> {
-    let Some(name) = lane.process_name() else {
-        return if lane.as_str() == "claude" { Ok(()) } else { Err(unknown_lane(context, lane)) };
-    };
-    // A site elsewhere has workers elsewhere, whose lanes are configured there.
-    if context.config.site.is_some() {
-        return Ok(());
+/// The program's name of a process lane; `None` for a vendor's.
+fn process_lane<'a>(context: &Context, lane: &'a LaneName) -> Result<Option<&'a str>, Failure> {
+    match lane.process_name() {
+        None if lane.as_str() != "claude" => Err(unknown_lane(context, lane)),
+        name => Ok(name),
     }
+}
+
+/// A task of a lane that nobody can ever serve would wait for ever, so it is refused here, where
+/// the person still looks. A site that others work for knows nothing of their lanes.
+fn check_lane(context: &Context, lane: &LaneName, name: &str) -> Result<(), Failure> {
     let path = context.config.lanes_folder().join(format!("{name}.json"));
     let bytes = std::fs::read(&path).map_err(|error| {
         let message = format!("there is no lane `{lane}`: {}: {error}", path.display());
