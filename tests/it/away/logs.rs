@@ -3,9 +3,13 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+#[cfg(target_os = "linux")]
+use crate::support::house::House;
 use crate::support::house::Working;
 use crate::support::proxy::Fate;
 use crate::support::served::Served;
+#[cfg(target_os = "linux")]
+use crate::support::small_disk::SmallDisk;
 
 /// A site with one task of a vendor's lane that says numbered lines whenever it is told to go on.
 struct Stand {
@@ -18,7 +22,10 @@ const SECRET: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
 
 impl Stand {
     fn new() -> Self {
-        let mut served = Served::new();
+        Self::of(Served::new())
+    }
+
+    fn of(mut served: Served) -> Self {
         served.house.set("RELAY_GITHUB_TOKEN", SECRET);
         let words = served.house.dir.path().join("words");
         let said =
@@ -81,6 +88,31 @@ fn what_a_lane_says_while_the_site_is_away_is_in_its_log_afterwards() {
     worker.until("the end", || stand.served.house.state(&stand.task) == "review");
     assert_eq!(words(&stand.log()), (1..=3000).collect::<Vec<_>>());
     assert!(!stand.log().contains("ghp_"), "a secret left the worker");
+}
+
+/// The worker keeps what the site has no room for, and whoever follows waits for it.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_a_log_is_followed_through_a_disk_of_the_site_that_is_full() {
+    let Some(mut disk) = SmallDisk::under(House::new(), "100m") else { return };
+    let stand = Stand::of(Served::of(disk.lend(), None));
+    let worker = stand.worker();
+    let mut reader = stand.follower();
+    stand.say(500);
+    reader.until("the first words", || words(&reader.said()).len() == 500);
+    disk.shell("head -c 400m /dev/zero > \"$H/ballast\" 2>/dev/null || true");
+    let before = stand.served.proxy.count("/log");
+    stand.say(2500);
+    worker.until("tries to hand it in", || stand.served.proxy.count("/log") > before + 3);
+    worker.until("the word", || worker.said().contains("No space left on device"));
+    assert!(words(&reader.said()).len() < 2500);
+    disk.shell("rm \"$H/ballast\"");
+    stand.say(3000);
+    worker.until("the end", || stand.served.house.state(&stand.task) == "review");
+    assert_eq!(reader.ended(), 0, "{}", reader.said());
+    assert_eq!(words(&reader.said()), (1..=3000).collect::<Vec<_>>());
+    assert_eq!(words(&stand.log()), (1..=3000).collect::<Vec<_>>());
+    assert!(worker.said().contains("the site is back after"), "{}", worker.said());
 }
 
 #[test]

@@ -60,6 +60,14 @@ read -r _"#
         Some(Self { house, holder })
     }
 
+    /// Hands the house on; the disk stays, as long as this does.
+    pub fn lend(&mut self) -> House {
+        let house = std::mem::replace(&mut self.house, House::new());
+        self.house.home = house.home.clone();
+        self.house.through = house.through.clone();
+        house
+    }
+
     /// Runs a shell line beside relay, with the home as `$H`.
     pub fn shell(&self, line: &str) -> String {
         let through = &self.house.through;
