@@ -153,6 +153,7 @@ pub(super) async fn gate(
     let id = gate.request_id(request.headers());
     let place = gate.place(&request);
     let from = peer(request.extensions(), request.headers());
+    gate.site.rates.look_for_proxy(request.extensions(), request.headers());
     // Who shows no token is counted on the way in.
     let shows = request.headers().contains_key(header::AUTHORIZATION);
     let mut response = match gate.look(&request) {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub struct Rates {
     /// Requests a second of one token; `None` for no limit.
     rate: Option<u32>,
     buckets: Mutex<HashMap<Key, Bucket>>,
+    /// Whether it was said that a proxy is there which nobody named.
+    warned: AtomicBool,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -74,7 +77,22 @@ struct Bucket {
 impl Rates {
     /// With `rate` requests a second for each token.
     pub fn new(clock: Arc<dyn Clock>, rate: Option<u32>) -> Self {
-        Self { clock, rate, buckets: Mutex::default() }
+        Self { clock, rate, buckets: Mutex::default(), warned: AtomicBool::default() }
+    }
+
+    /// Says once that a proxy stands before the site which nobody named: all who come through it are
+    /// one address.
+    pub(super) fn look_for_proxy(&self, extensions: &Extensions, headers: &HeaderMap) {
+        let named = extensions.get::<Peer>().is_none_or(|peer| peer.proxied);
+        if !named
+            && headers.contains_key("x-forwarded-for")
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "a request came with x-forwarded-for, which counts only where `relay serve` has a \
+                 --public-url: till then all who come by that way are one address"
+            );
+        }
     }
 
     /// Refuses a caller that asks too often.
@@ -140,7 +158,7 @@ mod tests {
     use super::*;
     use crate::model::Timestamp;
     use crate::model::clock::Sleep;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     #[derive(Debug, Default)]
     struct Hand(AtomicU64);

@@ -1,8 +1,9 @@
-//! One connection over the network, with time-outs for whatever its client leaves undone: a head
-//! that does not end, an answer that is not read, silence between requests.
+//! One connection, over the network or on the socket, with time-outs for whatever its client leaves
+//! undone: a head that does not end, an answer that is not read, silence between requests.
 //!
 //! Nothing is armed while a request is under way, so a held doorbell costs no timer here.
 
+use std::convert::Infallible;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,12 +11,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::Request;
 use futures_util::task::AtomicWaker;
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::limits::Peer;
 
 /// How often a connection that waits for its client is looked at; every time-out here is so many
 /// of these.
@@ -31,9 +40,52 @@ const HEAD_TICKS: u32 = 4;
 /// Ticks for a client to take what was written.
 const WRITE_TICKS: u32 = 6;
 
+/// The head of a request, in bytes. The gate refuses with a problem below it; above it hyper does
+/// without one.
+const HEAD_MAX: usize = 64 * 1024;
+
+/// Serves one connection to its end; once `stopping`, to the end of what is under way.
+pub(super) async fn hold<S>(
+    stream: S,
+    peer: Option<Peer>,
+    router: Router,
+    tick: Duration,
+    stopping: CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let doing = Arc::new(Doing::default());
+    let line = TokioIo::new(Line::new(stream, Arc::clone(&doing), tick));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        doing.busy();
+        if let Some(peer) = peer {
+            request.extensions_mut().insert(peer);
+        }
+        let (answer, doing) = (router.call(request), Arc::clone(&doing));
+        async move {
+            let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
+            Ok::<_, Infallible>(answer.map(|body| Told::new(body, doing)))
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.max_buf_size(HEAD_MAX).header_read_timeout(None);
+    let mut served = std::pin::pin!(http.serve_connection(line, service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = stopping.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
 /// What a connection is doing.
 #[derive(Debug, Default)]
-pub(super) struct Doing {
+struct Doing {
     /// A phase, in the lowest two bits, and how many there were before.
     phase: AtomicU32,
     /// The connection, while its request is under way: hyper does not read again by itself.
@@ -46,7 +98,7 @@ const BUSY: u32 = 2;
 
 impl Doing {
     /// A head was read; its request is under way.
-    pub fn busy(&self) {
+    fn busy(&self) {
         self.turn(BUSY);
     }
 
@@ -68,8 +120,8 @@ impl Doing {
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Line {
-    stream: TcpStream,
+struct Line<S> {
+    stream: S,
     tick: Duration,
     doing: Arc<Doing>,
     reads: Patience,
@@ -107,8 +159,8 @@ impl Patience {
     }
 }
 
-impl Line {
-    pub fn new(stream: TcpStream, doing: Arc<Doing>, tick: Duration) -> Self {
+impl<S> Line<S> {
+    fn new(stream: S, doing: Arc<Doing>, tick: Duration) -> Self {
         Self { stream, tick, doing, reads: Patience::default(), writes: Patience::default() }
     }
 
@@ -122,7 +174,7 @@ impl Line {
     }
 }
 
-impl AsyncRead for Line {
+impl<S: AsyncRead + Unpin> AsyncRead for Line<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -150,7 +202,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Line<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -184,13 +236,13 @@ impl AsyncWrite for Line {
 
 /// An answer's body. Its connection is idle again once it was written, or given up.
 #[derive(Debug)]
-pub(super) struct Told {
+struct Told {
     body: Body,
     doing: Arc<Doing>,
 }
 
 impl Told {
-    pub fn new(body: Body, doing: Arc<Doing>) -> Self {
+    fn new(body: Body, doing: Arc<Doing>) -> Self {
         Self { body, doing }
     }
 }

@@ -480,7 +480,8 @@ impl Owner {
         let socket = Socket::bind(home.path())
             .map_err(|cause| OwnerError::Socket { path: path.clone(), cause })?;
         let guests = socket.guests();
-        let serving = tokio::spawn(serve_socket(socket, Arc::clone(&site), closing.clone()));
+        let by_socket = router(Arc::clone(&site), Door::Socket);
+        let serving = tokio::spawn(socket::serve(socket, by_socket, tick, closing.clone()));
         let mut keeping = JoinSet::new();
         let until = closing.clone();
         keeping.spawn(async move { timers.run(until).await });
@@ -571,13 +572,5 @@ impl Owner {
             session.close().await;
         }
         drop(self.lock);
-    }
-}
-
-async fn serve_socket(socket: Socket, site: Arc<Site>, closing: CancellationToken) {
-    let served = axum::serve(socket, router(site, Door::Socket))
-        .with_graceful_shutdown(closing.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the socket is no longer served");
     }
 }

@@ -2,26 +2,18 @@
 //! whoever wants more speaks to the proxy in front.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::caller::Door;
 use super::limits::{Peer, RATE};
-use super::line::{Doing, Line, TICK, Told};
+use super::line::{TICK, hold};
 use super::owner::OwnerError;
 use super::router::router;
 use super::state::Site;
@@ -32,10 +24,6 @@ pub const CONNECTIONS: usize = 20_000;
 /// Of these one address has at most so many parts of a hundred, unless it is this machine's: its
 /// proxy speaks for everybody.
 const ONE_ADDRESS: usize = 50;
-
-/// The head of a request, in bytes. The gate refuses with a problem below it; above it hyper does
-/// without one.
-const HEAD_MAX: usize = 64 * 1024;
 
 /// A peer that acknowledges nothing for so long is gone: a held doorbell's blanks find that out.
 const GONE: Duration = Duration::from_secs(60);
@@ -81,12 +69,7 @@ pub(super) async fn bind(addr: SocketAddr) -> Result<TcpListener, OwnerError> {
 /// Serves until the site is stopping, then lets what is under way go on to its end.
 pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen) {
     let router = router(Arc::clone(&site), Door::Network);
-    let places = Arc::new(Places {
-        most: listen.connections,
-        taken: Mutex::default(),
-        site,
-        warned: AtomicBool::default(),
-    });
+    let places = Arc::new(Places { most: listen.connections, taken: Mutex::default(), site });
     let stopping = places.site.stopping.clone();
     let (proxied, tick) = (listen.public_url.is_some(), listen.tick);
     let mut lines = JoinSet::new();
@@ -101,8 +84,13 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
                 match Place::take(&places, peer.ip()) {
                     Some(place) => {
-                        let peer = Peer { address: peer, proxied };
-                        lines.spawn(hold(stream, peer, router.clone(), place, tick));
+                        prepare(&stream);
+                        let peer = Some(Peer { address: peer, proxied });
+                        let (router, stopping) = (router.clone(), stopping.clone());
+                        lines.spawn(async move {
+                            hold(stream, peer, router, tick, stopping).await;
+                            drop(place);
+                        });
                     }
                     // Whether it is read is the client's affair.
                     None => drop(stream.try_write(FULL)),
@@ -116,40 +104,6 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
     }
     drop(listener);
     while lines.join_next().await.is_some() {}
-}
-
-/// Serves one connection to its end.
-async fn hold(stream: TcpStream, peer: Peer, router: Router, place: Place, tick: Duration) {
-    prepare(&stream);
-    let doing = Arc::new(Doing::default());
-    let line = TokioIo::new(Line::new(stream, Arc::clone(&doing), tick));
-    let router = TowerToHyperService::new(router);
-    let places = Arc::clone(&place.places);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        doing.busy();
-        if !peer.proxied && request.headers().contains_key("x-forwarded-for") {
-            places.warn_of_proxy();
-        }
-        request.extensions_mut().insert(peer);
-        let (answer, doing) = (router.call(request), Arc::clone(&doing));
-        async move {
-            let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
-            Ok::<_, Infallible>(answer.map(|body| Told::new(body, doing)))
-        }
-    });
-    let mut http = http1::Builder::new();
-    http.max_buf_size(HEAD_MAX).header_read_timeout(None);
-    let mut served = std::pin::pin!(http.serve_connection(line, service));
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = place.places.site.stopping.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
-    }
 }
 
 /// Small answers go at once, and a peer that vanished is noticed. None of it is needed to serve.
@@ -168,19 +122,6 @@ struct Places {
     most: usize,
     taken: Mutex<Taken>,
     site: Arc<Site>,
-    /// Whether it was said that a proxy is there which nobody named.
-    warned: AtomicBool,
-}
-
-impl Places {
-    fn warn_of_proxy(&self) {
-        if !self.warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "a request came with x-forwarded-for, which counts only where `relay serve` has a \
-                 --public-url: till then all who come by that way are one address"
-            );
-        }
-    }
 }
 
 #[derive(Debug, Default)]

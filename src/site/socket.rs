@@ -6,15 +6,16 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use axum::Router;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::line::hold;
 
 /// The socket's name in the home.
 const SOCKET: &str = "relay.sock";
@@ -111,11 +112,33 @@ fn bindable(path: &Path, home: &Path) -> Result<(PathBuf, Option<File>)> {
     Ok((PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(SOCKET), Some(folder)))
 }
 
-impl Listener for Socket {
-    type Io = Line;
-    type Addr = ();
+/// Serves until the owner is closing, then lets what is under way go on to its end.
+pub(super) async fn serve(
+    mut socket: Socket,
+    router: Router,
+    tick: Duration,
+    closing: CancellationToken,
+) {
+    let mut lines = JoinSet::new();
+    loop {
+        let (stream, guest) = tokio::select! {
+            accepted = socket.accept() => accepted,
+            Some(_) = lines.join_next() => continue,
+            () = closing.cancelled() => break,
+        };
+        let (router, closing) = (router.clone(), closing.clone());
+        lines.spawn(async move {
+            hold(stream, None, router, tick, closing).await;
+            drop(guest);
+        });
+    }
+    drop(socket);
+    while lines.join_next().await.is_some() {}
+}
 
-    async fn accept(&mut self) -> (Line, ()) {
+impl Socket {
+    /// The next connection; of another process, with its place among the guests.
+    async fn accept(&mut self) -> (UnixStream, Option<Guest>) {
         loop {
             let Ok(accepted) = tokio::time::timeout(LOOK, self.listener.accept()).await else {
                 self.stay();
@@ -123,8 +146,8 @@ impl Listener for Socket {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    if let Some(line) = self.admit(stream) {
-                        return (line, ());
+                    if let Some(admitted) = self.admit(stream) {
+                        return admitted;
                     }
                 }
                 Err(error) => {
@@ -136,14 +159,8 @@ impl Listener for Socket {
         }
     }
 
-    fn local_addr(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl Socket {
     /// Takes connections of this user and of root; drops the others without a word.
-    fn admit(&self, stream: UnixStream) -> Option<Line> {
+    fn admit(&self, stream: UnixStream) -> Option<(UnixStream, Option<Guest>)> {
         let peer = stream.peer_cred().ok()?;
         let ours = rustix::process::geteuid().as_raw();
         if peer.uid() != ours && peer.uid() != 0 {
@@ -152,15 +169,8 @@ impl Socket {
         }
         let own = i32::try_from(std::process::id()).ok();
         let guest = (peer.pid() != own).then(|| Guest::enter(&self.guests));
-        Some(Line { stream, _guest: guest })
+        Some((stream, guest))
     }
-}
-
-/// One connection.
-#[derive(Debug)]
-pub(super) struct Line {
-    stream: UnixStream,
-    _guest: Option<Guest>,
 }
 
 /// Counts a connection of another process while it is open.
@@ -177,45 +187,5 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.0.send_modify(|n| *n = n.saturating_sub(1));
-    }
-}
-
-impl AsyncRead for Line {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Line {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[std::io::IoSlice<'_>],
-    ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

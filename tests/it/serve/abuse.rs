@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use relay::site::serve::Listen;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
 use super::net::{Net, PATIENCE, answer};
 use crate::site::fixture::until;
@@ -48,6 +49,32 @@ async fn a_connection_that_says_nothing_is_closed() {
     after.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("it is sent");
     assert_eq!(answer(&mut after).await.status, 200, "kept open after its answer, for a while");
     assert_eq!(answer(&mut silent).await.status, 0);
+    net.home.owner.close().await;
+}
+
+#[tokio::test]
+async fn the_homes_socket_waits_no_longer_for_its_clients_and_holds_what_is_held() {
+    let net = impatient().await;
+    let project = net.home.link("shop").await;
+    let worker = net.home.worker("desk").await;
+    let held = worker.hold(1, net.home.owner.site().bell.version());
+    net.home.held(1).await;
+    let line = || UnixStream::connect(net.home.owner.socket());
+    let mut silent = line().await.expect("a connection");
+    let mut slow = line().await.expect("a connection");
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nx-slow: ").await.expect("it is sent");
+    let mut idle = line().await.expect("a connection");
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("it is sent");
+    for (line, answered) in [(&mut silent, false), (&mut slow, false), (&mut idle, true)] {
+        let mut said = Vec::new();
+        let ended = tokio::time::timeout(PATIENCE, line.read_to_end(&mut said)).await;
+        let _ = ended.expect("a client that does nothing was waited for");
+        assert_eq!(said.starts_with(b"HTTP/1.1 200"), answered);
+    }
+    // What is held longer than any of them was waited for is held, and rings.
+    assert!(!held.is_finished());
+    net.home.add(&project, "claude").await;
+    assert_eq!(held.await.expect("an answer").queued, 1);
     net.home.owner.close().await;
 }
 
