@@ -86,7 +86,7 @@ impl Options {
             .hint("use https://, or --plain-http where the network itself is encrypted (a VPN)")
             .into());
         }
-        let client = Client::new(site.clone())?;
+        let client = Client::outward(site.clone(), context.config.outward.as_ref())?;
         let host = worker_name(&context.host())?;
         let created = match &self.invite {
             Some(code) => {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -201,7 +202,7 @@ impl Transport {
         if status.is_success() && (is_json || bytes.is_empty()) {
             return Ok(Said { bytes, is_newer });
         }
-        let retry_after = text("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        let retry_after = retry_after(&headers);
         match serde_json::from_slice::<Problem>(&bytes) {
             Ok(problem) if !status.is_success() => {
                 Err(ClientError::Refused(Problem { retry_after, ..problem }))
@@ -268,12 +269,41 @@ impl Transport {
 
     fn failed(&self, error: &reqwest::Error, route: &str, after: Duration) -> ClientError {
         let endpoint = self.endpoint.to_string();
-        if error.is_timeout() && !error.is_connect() {
+        // The system may give a silent connection up before this client does.
+        let is_ours = error.is_timeout() && !error.is_connect() && !is_of_the_system(error);
+        if is_ours {
             ClientError::TimedOut { endpoint, route: route.to_owned(), after }
         } else {
             self.unreachable(innermost(error))
         }
     }
+}
+
+/// Whether the system said so, and not a time-out of this program.
+fn is_of_the_system(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let said = error.downcast_ref::<std::io::Error>();
+        if said.is_some_and(|said| said.raw_os_error().is_some()) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// In how many seconds to ask again. A time is by the clock of whoever answered, so it is measured
+/// from that clock's own now.
+fn retry_after(headers: &HeaderMap) -> Option<u32> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let wait = text(RETRY_AFTER)?;
+    if wait.bytes().all(|byte| byte.is_ascii_digit()) {
+        return wait.parse().ok();
+    }
+    let at = httpdate::parse_http_date(wait).ok()?;
+    let now = httpdate::parse_http_date(text(DATE)?).ok()?;
+    let wait = at.duration_since(now).unwrap_or_default();
+    Some(u32::try_from(wait.as_secs()).unwrap_or(u32::MAX))
 }
 
 /// A path that `connect` takes: where the socket's own path is too long, one through its opened
@@ -375,6 +405,28 @@ fn innermost(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn when_to_ask_again_is_a_number_or_a_time_of_whoever_answered() {
+        let read = |wait: &str, date: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, wait.parse().expect("a value"));
+            if let Some(date) = date {
+                headers.insert(DATE, date.parse().expect("a value"));
+            }
+            retry_after(&headers)
+        };
+        // A clock that is years behind counts as well as any.
+        let now = Some("Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(read(" 7 ", None), Some(7));
+        assert_eq!(read("Sun, 06 Nov 1994 08:50:00 GMT", now), Some(23));
+        assert_eq!(read("Sunday, 06-Nov-94 08:50:00 GMT", now), Some(23));
+        assert_eq!(read("Sun, 06 Nov 1994 08:00:00 GMT", now), Some(0), "it is over");
+        for none in ["", "-1", "1.5", "soon", "99999999999"] {
+            assert_eq!(read(none, now), None, "{none}");
+        }
+        assert_eq!(read("Sun, 06 Nov 1994 08:50:00 GMT", None), None, "by which clock?");
+    }
 
     #[test]
     fn only_a_site_elsewhere_with_https_is_reached_through_a_proxy() {

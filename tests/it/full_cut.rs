@@ -133,6 +133,8 @@ impl Stand {
         one.within(PATIENCE, "an empty outbox", || self.kept("one") == 0);
         one.until("its copy's end", || only_has(&self.home_of("one").join("work"), &[]).is_empty());
         assert_eq!(&self.shown(), landed, "{}", one.said());
+        // Who gave the silent line up was the system, and not a time-out of five minutes.
+        assert!(!one.said().contains(" within 330 s"), "{}", one.said());
         assert_eq!(landed.1, "# shop\nsecond");
         assert_second_finished(&self.house, &self.task);
         let said = self.house.json(&["events", "--task", &self.task, "--last", "100", "--json"]);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
+use crate::support::certificate::certificate;
 use crate::support::full::{full, skip};
 use crate::support::processes::tool;
 use crate::support::served::Served;
@@ -39,7 +40,7 @@ fn full_a_worker_behind_the_nginx_of_the_documentation_takes_a_task() {
     served.house.process_lane("edit", "echo more >> README.md", r#"{"reply":"Added a line."}"#);
     let slug = served.house.link();
     let dir = served.house.dir.path();
-    certificate(&openssl, dir);
+    certificate(&openssl, dir, "DNS:localhost");
     let mut proxy = Nginx::start(&nginx, dir, served.addr());
 
     let mut work = served.command("w", &["work", "--name", "w", "--lanes", "process:edit"]);
@@ -87,37 +88,6 @@ fn configuration(dir: &Path, port: u16, site: &str) -> String {
         "{user}\nworker_processes 1;\ndaemon off;\npid {dir}/nginx.pid;\nerror_log {dir}/nginx.error warn;\n\
          events {{ worker_connections 64; }}\nhttp {{\n{temp}{LOG}\naccess_log {dir}/nginx.access short;\n{text}\n}}\n"
     )
-}
-
-/// An authority of its own, and what it says of `localhost`.
-fn certificate(openssl: &Path, dir: &Path) {
-    let run = |args: &[&str]| {
-        let done = Command::new(openssl).args(args).current_dir(dir).output().unwrap();
-        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-    };
-    let new =
-        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    run(&[&new[..], &["-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=a test", "-days", "2"]]
-        .concat());
-    let of_site = [
-        "-keyout",
-        "site.key",
-        "-out",
-        "site.pem",
-        "-subj",
-        "/CN=localhost",
-        "-days",
-        "2",
-        "-CA",
-        "ca.pem",
-        "-CAkey",
-        "ca.key",
-        "-addext",
-        "subjectAltName=DNS:localhost",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-    ];
-    run(&[&new[..], &of_site].concat());
 }
 
 /// A running nginx; it ends with its value.

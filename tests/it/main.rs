@@ -20,6 +20,8 @@ mod full_github;
 mod full_label;
 #[cfg(target_os = "linux")]
 mod full_nginx;
+#[cfg(target_os = "linux")]
+mod full_outward;
 mod full_private;
 #[cfg(target_os = "linux")]
 mod full_site;

@@ -1,7 +1,11 @@
 //! What several test modules share.
 
 pub mod bench;
+#[cfg(target_os = "linux")]
+pub mod certificate;
 pub mod clock;
+#[cfg(target_os = "linux")]
+pub mod connect;
 pub mod fake_github;
 pub mod full;
 pub mod git_http;
