@@ -10,6 +10,7 @@ use super::config::Config;
 use super::machine;
 use super::output::Output;
 use super::site::Site;
+use crate::client::Client;
 use crate::forge::github::Accounts;
 use crate::model::{Clock, Faults, Ids, NoFaults};
 use crate::system::faults::PlannedFault;
@@ -65,6 +66,20 @@ impl Context {
     /// When there is none, or it is another version.
     pub async fn site(&self) -> anyhow::Result<Site> {
         Site::reach(self).await
+    }
+
+    /// Asks the site what a command has to ask, and lets it go.
+    ///
+    /// # Errors
+    /// As [`Context::site`], and those of the question.
+    pub async fn ask<T, E: Into<anyhow::Error>>(
+        &self,
+        question: impl AsyncFnOnce(&Client) -> Result<T, E>,
+    ) -> anyhow::Result<T> {
+        let site = self.site().await?;
+        let answer = question(&site).await;
+        site.close().await;
+        answer.map_err(Into::into)
     }
 
     /// Where new ids come from.

@@ -7,11 +7,10 @@ use clap::Args;
 use super::context::Context;
 use super::exit::Exit;
 use super::output::{Output, Tone};
-use super::site::Site;
 use super::table::{Cell, Table};
 use super::time::date;
 use crate::api::{EventsAnswer, EventsQuery};
-use crate::client::ClientError;
+use crate::client::{Client, ClientError};
 use crate::model::{Event, TaskId};
 
 /// So many events are asked for at once.
@@ -40,10 +39,7 @@ impl Options {
     /// # Errors
     /// When the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let answer = self.read(&site).await;
-        site.close().await;
-        let events = answer?;
+        let events = context.ask(async |site| self.read(site).await).await?;
         if self.json {
             context.output.json(&EventsAnswer { events })?;
         } else if events.is_empty() {
@@ -55,7 +51,7 @@ impl Options {
     }
 
     /// The site tells the newest of one page; more than that are found by reading on.
-    async fn read(&self, site: &Site) -> Result<Vec<Event>, ClientError> {
+    async fn read(&self, site: &Client) -> Result<Vec<Event>, ClientError> {
         let keep = usize::try_from(self.last).unwrap_or(usize::MAX);
         let mut last = VecDeque::new();
         let task = self.task.as_ref().map(ToString::to_string);

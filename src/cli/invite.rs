@@ -49,10 +49,7 @@ impl Options {
             expires_in: create.expires.as_secs(),
             by: context.config.user.clone(),
         };
-        let site = context.site().await?;
-        let invite = site.invite(&request).await;
-        site.close().await;
-        let invite = invite?;
+        let invite = context.ask(async |site| site.invite(&request).await).await?;
         if create.json {
             context.output.json(&invite)?;
         } else {

@@ -8,6 +8,7 @@ use super::exit::Exit;
 use super::table::Table;
 use super::words::scope_words;
 use crate::api::{PreferRequest, Preferences};
+use crate::client::Client;
 use crate::model::{PreferenceKey, Scope};
 
 /// Options of `relay prefer`.
@@ -67,13 +68,11 @@ impl Options {
     /// When the scope or the value is not valid.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let request = self.request(context)?;
-        let site = context.site().await?;
-        let answer = match &request {
+        let asking = async |site: &Client| match &request {
             Some(request) => site.prefer(request).await,
             None => site.preferences().await,
         };
-        site.close().await;
-        let preferences = answer?;
+        let preferences = context.ask(asking).await?;
         if self.json {
             context.output.json(&Preferences { preferences })?;
             return Ok(Exit::Ok);

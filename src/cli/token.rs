@@ -9,6 +9,7 @@ use super::output::Tone;
 use super::table::{Cell, Table};
 use super::time::{ago, date};
 use crate::api::{CreateToken, Tokens};
+use crate::client::Client;
 use crate::model::{Timestamp, Token, TokenId, TokenName, TokenScope, WorkerName};
 
 /// Options of `relay token`.
@@ -88,10 +89,7 @@ impl Create {
             worker: self.worker,
             by: context.config.user.clone(),
         };
-        let site = context.site().await?;
-        let created = site.create_token(&request).await;
-        site.close().await;
-        let created = created?;
+        let created = context.ask(async |site| site.create_token(&request).await).await?;
         if self.json {
             context.output.json(&created)?;
         } else {
@@ -106,10 +104,7 @@ impl Create {
 
 impl Ls {
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let tokens = site.tokens().await;
-        site.close().await;
-        let tokens = tokens?;
+        let tokens = context.ask(async |site| site.tokens().await).await?;
         if self.json {
             context.output.json(&Tokens { tokens })?;
         } else if tokens.is_empty() {
@@ -124,14 +119,11 @@ impl Ls {
 
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let revoked = async {
+        let revoking = async |site: &Client| {
             let id = find(site.tokens().await?, &self.token)?;
             anyhow::Ok(site.revoke_token(&id, &context.config.user).await?)
         };
-        let revoked = revoked.await;
-        site.close().await;
-        let revoked = revoked?;
+        let revoked = context.ask(revoking).await?;
         if self.json {
             context.output.json(&revoked)?;
             return Ok(Exit::Ok);

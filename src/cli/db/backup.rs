@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::exit::Exit;
+use super::Which;
 use crate::store::{backup, dump_command};
 
 /// Options of `relay db backup`.
@@ -15,9 +16,8 @@ use crate::store::{backup, dump_command};
 pub struct Options {
     /// The new file; one that is there is never replaced
     file: PathBuf,
-    /// Which database: sqlite:///PATH (default: DATABASE_URL, else relay.db in RELAY_HOME)
-    #[arg(long, value_name = "URL")]
-    database: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Print what was written as JSON
     #[arg(long)]
     json: bool,
@@ -35,7 +35,7 @@ impl Options {
     /// # Errors
     /// When the file is there, the disk refuses, or the database is damaged.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let from = super::file(context, self.database.as_deref(), &dump_command(&self.file))?;
+        let from = self.which.file(context, &dump_command(&self.file))?;
         let bytes = backup(&from, &self.file).await?;
         if self.json {
             context.output.json(&Written { file: &self.file, bytes })?;

@@ -45,32 +45,43 @@ impl Options {
     }
 }
 
-/// The file that is meant: by the flag, else DATABASE_URL, else the home's own.
-fn file(context: &Context, flag: Option<&str>, instead: &str) -> anyhow::Result<PathBuf> {
-    let setting = context.config.database_url.as_ref().map(|url| url.expose());
-    let home = &context.config.home;
-    match flag.or(setting).map(|url| url.split_once("://").unwrap_or((url, ""))) {
-        None => match kept_in(home)? {
-            None => Ok(home.join("relay.db")),
-            Some(place) => Err(Failure::new(
+/// Which database.
+#[derive(Debug, Args)]
+struct Which {
+    /// Which database: sqlite:///PATH (default: DATABASE_URL, else relay.db in RELAY_HOME)
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+}
+
+impl Which {
+    /// Its file; what does the same for a server is told `instead`.
+    fn file(&self, context: &Context, instead: &str) -> anyhow::Result<PathBuf> {
+        let setting = context.config.database_url.as_ref().map(|url| url.expose());
+        let home = &context.config.home;
+        let url = self.database.as_deref().or(setting);
+        match url.map(|url| url.split_once("://").unwrap_or((url, ""))) {
+            None => match kept_in(home)? {
+                None => Ok(home.join("relay.db")),
+                Some(place) => Err(Failure::new(
+                    Exit::Usage,
+                    format!("which database? The queue of {} is kept in {place}", home.display()),
+                )
+                .hint("name it with --database or DATABASE_URL")
+                .into()),
+            },
+            Some(("sqlite", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
+            Some(("postgres" | "postgresql", _)) => {
+                let failure = Failure::new(
+                    Exit::NotSupported,
+                    "a Postgres database is looked after by its own programs",
+                );
+                Err(failure.hint(instead).into())
+            }
+            Some(_) => fail(
                 Exit::Usage,
-                format!("which database? The queue of {} is kept in {place}", home.display()),
-            )
-            .hint("name it with --database or DATABASE_URL")
-            .into()),
-        },
-        Some(("sqlite", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
-        Some(("postgres" | "postgresql", _)) => {
-            let failure = Failure::new(
-                Exit::NotSupported,
-                "a Postgres database is looked after by its own programs",
-            );
-            Err(failure.hint(instead).into())
+                "the database is neither `sqlite:///absolute/path` nor `postgres://…`",
+            ),
         }
-        Some(_) => fail(
-            Exit::Usage,
-            "the database is neither `sqlite:///absolute/path` nor `postgres://…`",
-        ),
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::exit::Exit;
+use super::Which;
 use crate::model::TokenName;
 use crate::store::{Restored, restore};
 
@@ -20,10 +21,8 @@ const ELSEWHERE: &str = "pg_restore --clean --if-exists --dbname=\"$DATABASE_URL
 pub struct Options {
     /// The backup; it is only read
     file: PathBuf,
-    /// Which database it replaces: sqlite:///PATH (default: DATABASE_URL, else relay.db in
-    /// RELAY_HOME)
-    #[arg(long, value_name = "URL")]
-    database: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
@@ -44,7 +43,7 @@ impl Options {
     /// # Errors
     /// When somebody owns the home, the backup is damaged, or the disk refuses.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let to = super::file(context, self.database.as_deref(), ELSEWHERE)?;
+        let to = self.which.file(context, ELSEWHERE)?;
         let _held = super::hold_homes(context, &[&to])?;
         let done = restore(&self.file, &to, context.clock.now()).await?;
         let Restored { tasks, leases, revoked, before } = done;

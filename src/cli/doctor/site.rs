@@ -2,9 +2,7 @@
 
 use super::super::context::Context;
 use super::super::error::hint_of;
-use super::super::site::Site;
 use super::Check;
-use crate::client::ClientError;
 use crate::model::{TokenScope, WorkerName};
 
 /// Nothing where this home is a site of its own.
@@ -34,9 +32,6 @@ pub async fn site(context: &Context) -> Option<Check> {
 }
 
 async fn who(context: &Context) -> anyhow::Result<(Vec<TokenScope>, Option<WorkerName>)> {
-    let site = Site::reach(context).await?;
-    let who: Result<_, ClientError> = site.who_am_i().await;
-    site.close().await;
-    let who = who?;
+    let who = context.ask(async |site| site.who_am_i().await).await?;
     Ok((who.scopes, who.worker))
 }

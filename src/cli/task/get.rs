@@ -27,10 +27,7 @@ impl Options {
     /// # Errors
     /// When it is not there or the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let answer = site.task(&self.id).await;
-        site.close().await;
-        let detail = answer?;
+        let detail = context.ask(async |site| site.task(&self.id).await).await?;
         if self.json {
             context.output.json(&detail)?;
         } else {

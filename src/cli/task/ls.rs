@@ -9,6 +9,7 @@ use super::super::table::{Cell, Table};
 use super::super::time::ago;
 use super::super::words;
 use crate::api::Tasks;
+use crate::client::Client;
 use crate::model::{Task, TaskState, Timestamp};
 
 /// A title wider than this is cut; `relay task get` has all of it.
@@ -31,14 +32,11 @@ impl Options {
     /// # Errors
     /// When the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let answer = if self.json {
-            site.tasks(self.state).await
-        } else {
-            site.task_lines(self.state).await
+        let asking = async |site: &Client| match self.json {
+            true => site.tasks(self.state).await,
+            false => site.task_lines(self.state).await,
         };
-        site.close().await;
-        let tasks = answer?;
+        let tasks = context.ask(asking).await?;
         if self.json {
             context.output.json(&Tasks { tasks })?;
         } else if tasks.is_empty() {
