@@ -165,7 +165,7 @@ async fn pg_a_worker_that_starts_anew_at_one_site_ends_its_old_self_at_the_other
     assert_eq!(code(old.client.doorbell(&old.query(0, 0, 0)).await), Code::WorkerUnknown);
     // The new one is welcome at both.
     let here = moved(&new, &b.client);
-    assert_eq!(here.ring(1, 0, 0).await.queued, 1);
+    assert_eq!(here.ring(1, 0, 300).await.queued, 1);
     assert_eq!(here.claim().await.expect("the task").lease.epoch.0, 2);
     pair.close().await;
 }
