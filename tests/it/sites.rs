@@ -6,5 +6,6 @@ mod news;
 mod pair;
 mod place;
 mod pooler;
+mod processes;
 mod tokens;
 mod watch;

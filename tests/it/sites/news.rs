@@ -280,3 +280,19 @@ async fn pg_the_log_of_a_run_at_the_other_site_is_said_to_be_there() {
     assert!(here.hint().expect("a hint").contains("RELAY_SITE=URL"), "{here:?}");
     pair.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_what_a_site_did_to_the_last_is_told_before_it_ends() {
+    let Some(pair) = Pair::new().await else { return };
+    let Pair { a, b, database } = pair;
+    let project = a.link("shop").await;
+    let worker = b.worker("w").await;
+    let task = a.add(&project, "claude").await;
+    let lease = worker.claim().await.expect("the task").lease;
+    let held = busy(&b, &worker).await;
+    a.client.cancel(&task.id, "ann").await.expect("it is called off");
+    a.owner.close().await;
+    assert_eq!(held.await.expect("an answer").revoked, [lease.reference()]);
+    b.owner.close().await;
+    drop(database);
+}
