@@ -26,6 +26,8 @@ pub struct Sites {
     /// Whether there may be others.
     many: bool,
     outbox: Mutex<Option<UnboundedSender<Notice>>>,
+    /// Whether its session with the database stands.
+    seated: AtomicBool,
     /// Whether this is the one that watches the forges.
     watches: AtomicBool,
     looks: AtomicU64,
@@ -68,6 +70,7 @@ impl Sites {
         let sites = Self {
             many,
             outbox: Mutex::new(Some(outbox)),
+            seated: AtomicBool::new(true),
             watches: AtomicBool::new(!many),
             looks: AtomicU64::new(0),
             heard: Mutex::default(),
@@ -79,6 +82,16 @@ impl Sites {
     #[must_use]
     pub fn is_many(&self) -> bool {
         self.many
+    }
+
+    /// Whether its session with the database, and so its lock there, stands.
+    #[must_use]
+    pub fn is_seated(&self) -> bool {
+        self.seated.load(Ordering::Acquire)
+    }
+
+    fn seat(&self, seated: bool) {
+        self.seated.store(seated, Ordering::Release);
     }
 
     /// Whether this site is the one that watches the forges.

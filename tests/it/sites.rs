@@ -9,3 +9,4 @@ mod pooler;
 mod processes;
 mod tokens;
 mod watch;
+mod wire;

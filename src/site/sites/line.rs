@@ -1,6 +1,6 @@
 //! A site's session with its database: it keeps the lock, and where there may be other sites it
-//! tells them and hears them. Alone it makes no statement after the first, and still notices at
-//! once where the session ends.
+//! tells them and hears them. Alone it makes no statement after the first, notices at once where
+//! the session ends, and makes another when the site next has something to ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +119,17 @@ impl Line {
     /// back where somebody else has it.
     async fn hear_on(&mut self, site: &Site, heard: &UnboundedSender<Heard>) -> StoreError {
         let mut beat = self.clock.uptime() + BEAT;
+        let many = self.company == Company::Shared;
+        let mut asked = 0;
+        if many {
+            // What was told while it began was passed over.
+            let _ = heard.send(Heard::Gap);
+        }
         loop {
             let Some(session) = &mut self.session else {
+                if !many {
+                    until_asked(site, asked).await;
+                }
                 match self.take_again(site).await {
                     Ok(()) => {
                         beat = self.clock.uptime() + BEAT;
@@ -131,7 +140,6 @@ impl Line {
                 continue;
             };
             let left = beat.saturating_sub(self.clock.uptime());
-            let many = self.company == Company::Shared;
             let lost = tokio::select! {
                 text = session.next() => text.map(|text| {
                     let _ = heard.send(Heard::Letter(text));
@@ -152,8 +160,10 @@ impl Line {
                 }
             };
             if let Err(error) = lost {
-                tracing::warn!(%error, "the session that keeps this site's place is lost; taking it again");
+                tracing::warn!(%error, "the session that keeps this site's place is lost");
+                asked = site.queue.statements();
                 site.sites.watch(!many);
+                site.sites.seat(false);
                 self.session = None;
             }
         }
@@ -176,6 +186,7 @@ impl Line {
             match taken.await {
                 Ok(session) => {
                     self.session = Some(session);
+                    site.sites.seat(true);
                     return Ok(());
                 }
                 Err(StoreError::InUse { path }) => return Err(StoreError::Ousted { path }),
@@ -185,6 +196,14 @@ impl Line {
                 }
             }
         }
+    }
+}
+
+/// Waits until the site asks its database something more. A server that suspends cuts the session of an
+/// idle site, and would be woken by the next.
+async fn until_asked(site: &Site, before: u64) {
+    while site.queue.statements() == before {
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

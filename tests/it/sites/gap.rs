@@ -5,15 +5,17 @@ use std::time::Duration;
 use relay::api::Code;
 
 use super::pair::{Pair, eventually, places, with_token};
-use crate::site::fixture::Home;
+use super::wire::Wire;
+use crate::site::fixture::{Home, until};
 use crate::site::tokens::code;
-use crate::support::postgres::{Cluster, Database, run};
+use crate::support::postgres::{Cluster, Database};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pg_what_was_told_while_the_line_was_broken_is_read_when_it_stands_again() {
-    let Some(pair) = Pair::new().await else { return };
+    let Some(database) = Database::new().await else { return };
+    let wire = Wire::to(&database.url).await;
+    let pair = Pair::over(database, &wire.url).await;
     let (a, b) = (&pair.a, &pair.b);
-    let url = &pair.database.url;
     let project = a.link("shop").await;
     let (token, _, gone) = with_token(b, "gone").await;
     let (busy, free) = (b.worker("busy").await, b.worker("free").await);
@@ -22,31 +24,19 @@ async fn pg_what_was_told_while_the_line_was_broken_is_read_when_it_stands_again
     let called_off = busy.hold(0, b.owner.site().bell.version());
     b.held(1).await;
     Pair::heard(a, b).await;
-    // Nobody gets in any more, and the lines of both are cut. Other connections stand.
-    let (server, name) = url.rsplit_once('/').expect("a database");
-    let server = format!("{server}/postgres");
-    let door = |open: bool| {
-        let text = format!("alter database {name} allow_connections {open}");
-        let server = server.clone();
-        async move { run(&server, &text).await }
-    };
-    door(false).await;
-    let cut = format!(
-        "select pg_terminate_backend(pid) from pg_stat_activity
-        where datname = '{name}' and application_name like 'relay session %'"
-    );
-    run(&server, &cut).await;
     let version = b.owner.site().bell.version();
     let waiting = free.hold(1, version);
     let asker = gone.clone();
     let refused =
         tokio::spawn(async move { asker.client.doorbell(&asker.query(1, version, 300)).await });
     b.held(3).await;
+    wire.cut();
+    until(|| !b.owner.site().sites.is_seated()).await;
     a.client.cancel(&task.id, "ann").await.expect("it is called off");
     a.client.revoke_token(&token.id, "ann").await.expect("it is revoked");
     a.add(&project, "claude").await;
     assert_eq!(b.owner.site().bell.present().len(), 3, "nothing was heard of it");
-    door(true).await;
+    wire.mend();
     assert_eq!(called_off.await.expect("an answer").revoked, [lease.reference()]);
     assert_eq!(code(refused.await.expect("an end")), Code::Unauthorized);
     assert_eq!(waiting.await.expect("an answer").queued, 1);

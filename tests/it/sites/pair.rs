@@ -31,8 +31,19 @@ impl Pair {
     }
 
     pub async fn on(database: Database) -> Self {
+        let url = database.url.clone();
+        Self::over(database, &url).await
+    }
+
+    /// The same, where the second site reaches the database by this URL.
+    pub async fn over(database: Database, there: &str) -> Self {
         let a = site(&database.url, true).await.expect("a site");
-        let b = site(&database.url, true).await.expect("another");
+        let b = site(there, true).await.expect("another");
+        // What each does as it starts is over.
+        for home in [&a, &b] {
+            look_round(home).await;
+            home.rest().await;
+        }
         Self { a, b, database }
     }
 
@@ -57,6 +68,13 @@ impl Pair {
         self.a.owner.close().await;
         self.b.owner.close().await;
     }
+}
+
+/// The time of the next look round comes, and what was found is taken up.
+pub async fn look_round(home: &Home) {
+    let before = home.owner.site().sites.looks();
+    home.clock.advance(BEAT);
+    until(|| home.owner.site().sites.looks() > before).await;
 }
 
 /// A site of its own home on this database.

@@ -7,8 +7,8 @@ use relay::queue::StoreError;
 use relay::site::owner::OwnerError;
 use sqlx::{AnyConnection, Connection, Row};
 
-use super::pair::{BEAT, Pair, eventually, places, site};
-use crate::site::fixture::{Home, until};
+use super::pair::{Pair, eventually, look_round, places, site};
+use crate::site::fixture::until;
 use crate::support::postgres::{Cluster, Database, number, run};
 
 async fn refused(url: &str, many: bool) -> OwnerError {
@@ -46,9 +46,15 @@ async fn pg_the_lock_is_taken_again_after_the_server_was_away() {
     let one = site(&database.url, false).await.expect("a site");
     cluster.down();
     cluster.up();
+    // Nobody asks it anything, so its server may sleep: other connections come and go.
+    until(|| !one.owner.site().sites.is_seated()).await;
+    for _ in 0..50 {
+        assert_eq!(places(&database.url).await, 0);
+    }
+    // With the next question it has its place again.
+    eventually(async || one.client.tasks(None).await.is_ok()).await;
     eventually(async || places(&database.url).await == 1).await;
     refused(&database.url, false).await;
-    eventually(async || one.client.tasks(None).await.is_ok()).await;
     one.owner.close().await;
 }
 
@@ -72,6 +78,9 @@ async fn pg_a_site_whose_place_was_taken_meanwhile_stops() {
     let cut = "select pg_terminate_backend(pid) from pg_stat_activity
         where datname = current_database() and application_name like 'relay session %'";
     run(url, cut).await;
+    until(|| !one.owner.site().sites.is_seated()).await;
+    // The next question shows it.
+    one.client.tasks(None).await.expect("it is answered");
     let error = one.owner.ousted().await;
     assert!(matches!(&error, StoreError::Ousted { .. }), "{error:?}");
     assert!(error.hint().expect("a hint").contains("--sites many"), "{error:?}");
@@ -124,13 +133,6 @@ async fn pg_a_site_alone_asks_an_idle_server_nothing() {
 async fn pg_one_of_many_asks_an_idle_server_one_thing_a_beat() {
     let Some(pair) = Pair::new().await else { return };
     let (a, b) = (&pair.a, &pair.b);
-    // What each told as it started was heard, and what was made of it is over.
-    Pair::heard(a, b).await;
-    Pair::heard(b, a).await;
-    for home in [a, b] {
-        look_round(home).await;
-        home.rest().await;
-    }
     let (here, there) = (&a.owner.site().queue, &b.owner.site().queue);
     let before = (here.statements(), there.statements());
     let lines = asked(&pair.database.url).await;
@@ -143,10 +145,4 @@ async fn pg_one_of_many_asks_an_idle_server_one_thing_a_beat() {
     assert_eq!(used.len(), 2, "{used:?}");
     assert!(used.iter().all(|(_, _, name)| name.starts_with("relay session ")), "{used:?}");
     pair.close().await;
-}
-
-async fn look_round(home: &Home) {
-    let before = home.owner.site().sites.looks();
-    home.clock.advance(BEAT);
-    until(|| home.owner.site().sites.looks() > before).await;
 }
