@@ -47,8 +47,10 @@ impl Queue {
         self.due_at(claim.expires_at);
         // A first claim has no journal to read.
         let effects = if task.epoch.0 > 1 { self.effects(&task.id).await? } else { Vec::new() };
+        let lease = lease_of(&task, &c.worker)?;
+        inner.runs.put(&lease.reference(), &run);
         Ok(Some(Claimed {
-            lease: lease_of(&task, &c.worker)?,
+            lease,
             run,
             branch: branch_of(&task),
             task,

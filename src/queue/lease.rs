@@ -63,7 +63,11 @@ impl Queue {
         let lost = || QueueError::LeaseLost(lease.clone());
         let store = &self.inner.store;
         let now = self.inner.clock.now();
-        let head = store.run_head(lease, worker, QUICK_DEATHS - 1).await?.ok_or_else(lost)?;
+        let known = if decides_alone(&end) { self.inner.runs.get(lease) } else { None };
+        let head = match known {
+            Some(run) => RunHead::of_a_lease(run, now),
+            None => store.run_head(lease, worker, QUICK_DEATHS - 1).await?.ok_or_else(lost)?,
+        };
         if head.told {
             return self.task(&lease.task).await;
         }
@@ -102,15 +106,15 @@ impl Queue {
         if let Some(at) = next.parked_until {
             self.due_at(at);
         }
+        self.inner.runs.remove(lease);
         match finished {
             Some(task) => {
-                let reported = end.usage.as_ref().is_some_and(|usage| usage.cost_usd.is_some());
-                if head.budgeted && reported {
+                if head.budgeted && reports_cost(&end) {
                     self.settle_budgets().await?;
                 }
                 Ok(task)
             }
-            // The same call may have been on its way twice.
+            // The same call may have been on its way twice, or was told before.
             None => match store.run_head(lease, worker, 0).await? {
                 Some(head) if head.told => self.task(&lease.task).await,
                 _ => Err(lost()),
@@ -188,6 +192,21 @@ impl Next {
             },
         }
     }
+}
+
+/// Whether nothing of the task decides what becomes of it, neither its failures nor its deaths nor
+/// its budgets: then the end need not look before it is written. That the lease lives is asked by
+/// what is written.
+fn decides_alone(end: &RunEnd) -> bool {
+    let by_the_task = matches!(
+        end.reason.disposition(),
+        Disposition::Requeue | Disposition::Retry | Disposition::Wait
+    );
+    !by_the_task && end.reason != StopReason::Crashed && !reports_cost(end)
+}
+
+fn reports_cost(end: &RunEnd) -> bool {
+    end.usage.as_ref().is_some_and(|usage| usage.cost_usd.is_some())
 }
 
 /// Whether one more quick death sets the task aside.
@@ -299,7 +318,6 @@ mod tests {
             LeaseRef { task: "a/b#1".parse().expect("an id"), epoch: crate::model::Epoch(1) };
         let head = RunHead {
             id: "00000000-0000-7000-8000-000000000001".parse().expect("an id"),
-            lane: "claude".parse().expect("a lane"),
             retries: 0,
             began: Timestamp(0),
             deaths: 0,

@@ -16,6 +16,7 @@ mod growth;
 mod invites;
 mod lease;
 mod projects;
+mod runs;
 mod seen;
 mod sites;
 mod tasks;
@@ -55,6 +56,7 @@ struct Inner {
     ids: Arc<dyn Ids>,
     faults: Arc<dyn Faults>,
     seen: seen::Seen,
+    runs: runs::Runs,
     /// Nothing in the database runs out before this time, so a claim before it need not sweep.
     due: AtomicI64,
     /// The uptime, in milliseconds, at which a claim sweeps whatever `due` says.
@@ -82,6 +84,7 @@ impl Queue {
             ids,
             faults,
             seen: seen::Seen::default(),
+            runs: runs::Runs::default(),
             due: AtomicI64::new(i64::MIN),
             again: AtomicU64::new(0),
             spared_until: AtomicU64::new(0),

@@ -3,9 +3,7 @@
 use sqlx::any::AnyRow;
 
 use super::{Sql, Store, StoreError};
-use crate::model::{
-    Effect, Epoch, LaneName, LeaseRef, Run, RunId, TaskId, Timestamp, Usage, WorkerId,
-};
+use crate::model::{Effect, Epoch, LeaseRef, Run, RunId, TaskId, Timestamp, Usage, WorkerId};
 
 /// One entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +19,6 @@ pub struct JournalEntry {
 pub struct RunHead {
     /// The run.
     pub id: RunId,
-    /// The task's lane.
-    pub lane: LaneName,
     /// Infrastructure failures of the task in a row, before this run.
     pub retries: u32,
     /// When the lane was started, else when the task was claimed.
@@ -37,6 +33,22 @@ pub struct RunHead {
     pub told: bool,
 }
 
+impl RunHead {
+    /// Of a run that is to end by its own word, whatever was before it.
+    #[must_use]
+    pub const fn of_a_lease(id: RunId, now: Timestamp) -> Self {
+        Self {
+            id,
+            retries: 0,
+            began: now,
+            deaths: 0,
+            quick_deaths: 0,
+            budgeted: false,
+            told: false,
+        }
+    }
+}
+
 impl Store {
     /// The run under a lease of `worker`, live or not; of deaths before it the newest `deaths` are
     /// looked at for quick ones.
@@ -47,7 +59,7 @@ impl Store {
         deaths: u32,
     ) -> Result<Option<RunHead>, StoreError> {
         let sql = Sql::new(
-            "select r.id, r.ended_by, t.lane, t.retries, t.epoch,
+            "select r.id, r.ended_by, t.retries, t.epoch,
                 coalesce(r.started_at, r.claimed_at) as began,
                 (select count(*) from runs d where d.task_id = $1 and d.epoch < $2
                     and d.epoch > t.deaths_from and d.death is not null) as deaths,
@@ -71,7 +83,6 @@ impl Store {
         let count = |column| Ok(u32::try_from(row.int(column)?).unwrap_or(u32::MAX));
         Ok(Some(RunHead {
             id: row.parsed("id")?,
-            lane: row.parsed("lane")?,
             retries: count("retries")?,
             began: row.time("began")?,
             deaths: count("deaths")?,

@@ -57,7 +57,7 @@ async fn the_end_of_a_run_is_read_over_once_within_a_second() {
         home.client.release(&lease.reference(), &end).await.expect("it is ended");
     }
     let released = queue.statements() - before;
-    assert_eq!(released, 10, "what each end costs by itself: one question, one write");
+    assert_eq!(released, 5, "what each end costs by itself: one write");
     assert!(home.owner.site().bell.version() > version, "readers hear of it at once");
     read_after(&home, async { home.clock.advance(Duration::from_secs(1)) }).await;
     home.pass(Duration::from_secs(3600)).await;
