@@ -1,5 +1,7 @@
 //! Leasing the oldest task that a worker can take.
 
+pub(super) mod together;
+
 use std::fmt::Write as _;
 
 use super::budgets::no_budget_left;
@@ -72,7 +74,10 @@ impl Store {
         for label in claim.labels {
             sql = sql.bind(label.to_string());
         }
-        let mut rows = self.write(sql.clone().grouped()).await?;
+        let mut rows = self.write(sql.clone().joint(together::joint(claim))).await?;
+        if rows.first().is_some_and(|row| together::stands_alone(&self.fields(row))) {
+            rows = self.write(sql.clone()).await?;
+        }
         if self.file().is_none()
             && rows.first().is_some_and(|row| self.fields(row).is_null("run_id"))
         {
@@ -134,8 +139,8 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
         left join runs on runs.task_id = tasks.id and runs.epoch = tasks.epoch
         left join projects p on p.slug = tasks.slug
         where w.id = $1 and w.instance_id = $2",
-        lane_rows = lane_rows(lanes),
-        fits = fits(lanes, labels),
+        lane_rows = lane_rows(7, lanes),
+        fits = fits(7 + lanes, labels, no_budget_left!("$5")),
         columns = task_columns!(),
         preferences = run_preferences!(),
     )
@@ -187,30 +192,30 @@ pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> 
             select * from tasks where claim_id = $3 and worker_id = $1 and expires_at > $5
         ) as tasks on true
         left join projects p on p.slug = tasks.slug",
-        lane_rows = lane_rows(lanes),
-        fits = fits(lanes, labels),
+        lane_rows = lane_rows(7, lanes),
+        fits = fits(7 + lanes, labels, no_budget_left!("$5")),
         columns = task_columns!(),
         preferences = run_preferences!(),
     )
 }
 
-/// The lanes as rows.
-fn lane_rows(lanes: usize) -> String {
+/// The lanes as rows, from the parameter `first` on.
+fn lane_rows(first: usize, lanes: usize) -> String {
     let mut rows = String::new();
     for i in 0..lanes {
-        let _ = write!(rows, "{}(${})", if i == 0 { "" } else { ", " }, 7 + i);
+        let _ = write!(rows, "{}(${})", if i == 0 { "" } else { ", " }, first + i);
     }
     rows
 }
 
 /// The condition under which the worker `w` may take `q`, a task of the lane `l` and of the project
-/// `p`: it is queued, the worker has its forge's login, or its disk, and its labels, and every budget
-/// that covers it has something left.
-fn fits(lanes: usize, labels: usize) -> String {
+/// `p`: it is queued, the worker has its forge's login, or its disk, and its labels, from the
+/// parameter `first` on, and no budget that covers it is used up, which is `stopped`.
+fn fits(first: usize, labels: usize, stopped: &str) -> String {
     // No label is empty; it keeps the list from being so.
     let mut label_list = "''".to_owned();
     for i in 0..labels {
-        let _ = write!(label_list, ", ${}", 7 + lanes + i);
+        let _ = write!(label_list, ", ${}", first + i);
     }
     format!(
         "q.state = 'queued' and q.lane = l.column1
@@ -228,7 +233,6 @@ fn fits(lanes: usize, labels: usize) -> String {
                     select max(r.rank) from preferences r
                     where r.key = 'lane.labels'
                       and r.slug in ('', q.slug) and r.lane in ('', q.lane)))
-          and not {stopped}",
-        stopped = no_budget_left!("$5"),
+          and not {stopped}"
     )
 }

@@ -8,7 +8,7 @@ use crate::model::DiskProblem;
 use crate::model::disk::quoted;
 
 /// Why the database did not do it. Every message names the file.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The URL is of a kind this build does not open.
     #[error(

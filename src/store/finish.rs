@@ -1,5 +1,7 @@
 //! The end of a run under its lease.
 
+pub(super) mod together;
+
 use std::fmt::Write as _;
 
 use super::leases::{bounded, live};
@@ -81,7 +83,7 @@ impl Store {
         let usage = end.usage.map(|_| usage_values(FIRST_EVENT + 3 * end.events.len()));
         let mut sql = Sql::made(finish_text(&events, usage.as_deref()))
             .postgres(finish_text_postgres(&events, usage.as_deref()))
-            .grouped()
+            .joint(together::joint(end))
             .bind(end.lease.task.to_string())
             .bind(end.lease.epoch.0)
             .bind(end.worker.to_string())

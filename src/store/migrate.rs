@@ -13,13 +13,14 @@ use super::error::{explain, explain_postgres};
 const WRITE_TURN: &str = "create table write_turn ();\n";
 
 /// Number, name and text of each step.
-const STEPS: [(i64, &str, &str); 6] = [
+const STEPS: [(i64, &str, &str); 7] = [
     (1, "queue", include_str!("migrations/0001_queue.sql")),
     (2, "deaths", include_str!("migrations/0002_deaths.sql")),
     (3, "refusals", include_str!("migrations/0003_refusals.sql")),
     (4, "tokens", include_str!("migrations/0004_tokens.sql")),
     (5, "preferences", include_str!("migrations/0005_preferences.sql")),
     (6, "invites", include_str!("migrations/0006_invites.sql")),
+    (7, "needs", include_str!("migrations/0007_needs.sql")),
 ];
 
 /// Applies the steps that are missing to a SQLite file.

@@ -1,10 +1,14 @@
-//! No claim and no sweep reads a table from end to end.
+//! No claim, no sweep and no reading of what is queued reads a table from end to end.
 
 use std::time::Duration;
 
 use sqlx::{AnyPool, AssertSqlSafe, Row as _};
 
+use super::claims::together::claim_text_together;
 use super::claims::{claim_text, claim_text_postgres};
+use super::finish::together::finish_text_together;
+use super::sql::Arg;
+use super::tasks::{NEEDS_POSTGRES, NEEDS_SQLITE, needs_text};
 use super::timers::sweep_text;
 use super::{DeathLimits, Sql, Store, SweepRules};
 
@@ -53,6 +57,14 @@ async fn a_sweep_looks_into_indexes_alone() {
 }
 
 #[tokio::test]
+async fn what_is_queued_is_read_by_its_index_and_no_further_than_it_is_asked_for() {
+    let found = scans(&needs_text(NEEDS_SQLITE)).await;
+    // The lanes of projects, which are what was found in the index.
+    let found: Vec<&String> = found.iter().filter(|step| !step.starts_with("SCAN q in:")).collect();
+    assert_eq!(found, Vec::<&String>::new());
+}
+
+#[tokio::test]
 async fn a_scan_would_be_found() {
     assert_ne!(scans("select id from tasks where title = 'x'").await, Vec::<String>::new());
 }
@@ -74,17 +86,38 @@ async fn pg_a_claim_looks_into_indexes_alone() {
     let (before, _) = server.rsplit_once('/').expect("a URL with a database");
     let store = Store::open(&format!("{before}/{name}")).await.expect("a store");
     // Planned as the store's sessions plan, over empty tables, which stay so until they are not.
-    for locked in ["skip locked", ""] {
-        let text = format!("explain {}", claim_text_postgres(2, 1, locked));
-        let sql = ["w", "i", "c", "r"].iter().fold(Sql::made(text), |sql, word| sql.bind(*word));
-        let sql = sql.bind(1_i64).bind(2_i64).bind("claude").bind("codex").bind("gpu");
+    let plan_of = async |text: String, args: &[Arg]| -> Vec<String> {
+        let sql = Sql::made(format!("explain {text}"));
+        let sql = args.iter().fold(sql, |sql, arg| sql.bind(arg.clone()));
         let plan = store.read(sql).await.expect("a plan");
-        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
-        let scans = plan.iter().filter(|step| step.contains("Seq Scan"));
-        assert_eq!(scans.collect::<Vec<_>>(), Vec::<&String>::new(), "{plan:#?}");
+        plan.iter().map(|row| row.get(0)).collect()
+    };
+    let words = |words: &[&str]| words.iter().map(|word| Arg::from(*word)).collect::<Vec<_>>();
+    let times = [Arg::from(1_i64), Arg::from(2_i64)];
+    let one = [&words(&["w", "i", "c", "r"])[..], &times, &words(&["claude", "codex", "gpu"])];
+    let all = words(&["[]", "claude", "codex", "gpu"]);
+    let claims = [
+        plan_of(claim_text_postgres(2, 1, "skip locked"), &one.concat()).await,
+        plan_of(claim_text_postgres(2, 1, ""), &one.concat()).await,
+        plan_of(claim_text_together(2, 1), &all).await,
+    ];
+    for plan in &claims {
         let oldest =
             plan.iter().any(|step| step.contains("Index Scan using tasks_queued on tasks q"));
         assert!(oldest, "{plan:#?}");
+    }
+    let ends = plan_of(finish_text_together(), &words(&["[]"])).await;
+    let needs = plan_of(needs_text(NEEDS_POSTGRES), &[Arg::from(1_i64), Arg::from(2_i64)]).await;
+    let needed = needs.iter().any(|step| step.contains("Index Scan using tasks_needs on tasks t"));
+    assert!(needed, "{needs:#?}");
+    for plan in claims.iter().chain([&ends, &needs]) {
+        let whole = plan.iter().filter(|step| {
+            // There are few projects, and some statements need to know all of them.
+            (step.contains("Seq Scan") && !step.contains("on projects"))
+                || step.contains("Hash Join")
+                || step.contains("Merge Join")
+        });
+        assert_eq!(whole.collect::<Vec<_>>(), Vec::<&String>::new(), "{plan:#?}");
     }
     store.close().await;
     run(format!("drop database {name} with (force)")).await;

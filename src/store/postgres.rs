@@ -7,6 +7,7 @@
 
 mod clock;
 mod group;
+mod joint;
 mod pool;
 mod statements;
 
@@ -23,6 +24,7 @@ use super::{Sql, StoreError, error, migrate};
 use crate::model::Clock;
 use clock::{DatabaseClock, Time};
 use group::Waiting;
+use joint::Asking;
 use pool::{Line, Pool};
 use statements::{Statement, statements};
 
@@ -49,6 +51,8 @@ struct Inner {
     pool: Pool,
     /// Writes that may share a transaction and have none yet.
     waiting: Waiting,
+    /// Writes that may be one statement and are in none yet.
+    asking: Asking,
     /// For messages: the URL without a login.
     name: String,
 }
@@ -74,7 +78,12 @@ impl Postgres {
         // Not kept: the lock of the migration goes with it, whatever happened.
         drop(first);
         Ok(Self {
-            inner: Arc::new(Inner { pool: Pool::new(options), waiting: Waiting::default(), name }),
+            inner: Arc::new(Inner {
+                pool: Pool::new(options),
+                waiting: Waiting::default(),
+                asking: Asking::default(),
+                name,
+            }),
         })
     }
 
@@ -98,9 +107,13 @@ impl Postgres {
     }
 
     /// Runs a write to its end, also when the caller goes away meanwhile.
-    pub(super) async fn write(&self, sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
+    pub(super) async fn write(&self, mut sql: Sql) -> Result<Vec<AnyRow>, StoreError> {
+        let joint = sql.take_joint();
         let mut statements = statements(&sql);
         let work = match (statements.len(), statements.pop()) {
+            (1, Some(only)) if let Some(joint) = joint => {
+                return self.write_jointly(only, joint).await;
+            }
             (1, Some(only)) if sql.is_grouped() => return self.write_grouped(only).await,
             (1, Some(only)) => Work::Quick(only),
             (_, Some(last)) => {

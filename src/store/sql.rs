@@ -16,7 +16,23 @@ pub(super) struct Sql {
     text: Cow<'static, str>,
     postgres: Option<Cow<'static, str>>,
     grouped: bool,
+    joint: Option<Joint>,
     args: Vec<Arg>,
+}
+
+/// A third text of the same meaning for Postgres: one statement for several askers, each a JSON
+/// object in the array that is its first parameter. The statement gives each row the number of its
+/// asker in the column `ask`, which it reads from the object.
+#[derive(Clone, Debug)]
+pub(super) struct Joint {
+    /// The text.
+    pub text: Cow<'static, str>,
+    /// From the second parameter on: the same for all who ask together.
+    pub shared: Vec<Arg>,
+    /// This asker's object.
+    pub ask: String,
+    /// What it is about. Two about the same are never in one statement.
+    pub about: String,
 }
 
 /// A bound value.
@@ -30,12 +46,24 @@ pub(super) enum Arg {
 impl Sql {
     /// A text that stands in the code.
     pub(super) const fn new(text: &'static str) -> Self {
-        Self { text: Cow::Borrowed(text), postgres: None, grouped: false, args: Vec::new() }
+        Self {
+            text: Cow::Borrowed(text),
+            postgres: None,
+            grouped: false,
+            joint: None,
+            args: Vec::new(),
+        }
     }
 
     /// A text put together from parts that stand in the code; values are only ever bound.
     pub(super) const fn made(text: String) -> Self {
-        Self { text: Cow::Owned(text), postgres: None, grouped: false, args: Vec::new() }
+        Self {
+            text: Cow::Owned(text),
+            postgres: None,
+            grouped: false,
+            joint: None,
+            args: Vec::new(),
+        }
     }
 
     /// Another text of the same meaning for Postgres: one statement, which is one round trip and
@@ -54,6 +82,14 @@ impl Sql {
         self
     }
 
+    /// It may be one statement on Postgres with such writes of other callers, those of the same
+    /// text and shared parameters.
+    #[must_use]
+    pub(super) fn joint(mut self, joint: Joint) -> Self {
+        self.joint = Some(joint);
+        self
+    }
+
     /// Binds the next parameter.
     #[must_use]
     pub(super) fn bind(mut self, value: impl Into<Arg>) -> Self {
@@ -69,6 +105,11 @@ impl Sql {
     /// Whether it may share a transaction.
     pub(super) const fn is_grouped(&self) -> bool {
         self.grouped && self.postgres.is_some()
+    }
+
+    /// How it is asked together with others, where it can be.
+    pub(super) fn take_joint(&mut self) -> Option<Joint> {
+        self.joint.take()
     }
 
     /// The statements of its text.
@@ -100,6 +141,11 @@ impl Sql {
             Arg::Real(value) => query.bind(value),
         })
     }
+}
+
+/// Postgres has no NUL in a text.
+pub(super) fn storable(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
 macro_rules! binds {

@@ -141,24 +141,10 @@ impl Store {
     /// of each project the oldest `most`, so that a long queue is not read whole. What a budget
     /// stops at `now` asks nothing.
     pub async fn needs(&self, most: u32, now: Timestamp) -> Result<Vec<Need>, StoreError> {
-        let sql = Sql::new(concat!(
-            "select tasks.id, tasks.lane, p.forge, p.host,
-                (select r.value from preferences r
-                 where r.key = 'lane.labels'
-                   and r.slug in ('', tasks.slug) and r.lane in ('', tasks.lane)
-                 order by r.rank desc limit 1) as required_labels
-            from (
-                select id, row_number() over (
-                    partition by lane, slug order by asked_at, number) as place
-                from tasks q where state = 'queued' and not ",
-            no_budget_left!("$2"),
-            ") as q
-            join tasks on tasks.id = q.id join projects p on p.slug = tasks.slug
-            where q.place <= $1
-            order by tasks.asked_at, tasks.slug, tasks.number"
-        ))
-        .bind(i64::from(most))
-        .bind(now.0);
+        let sql = Sql::made(needs_text(NEEDS_SQLITE))
+            .postgres(needs_text(NEEDS_POSTGRES))
+            .bind(i64::from(most))
+            .bind(now.0);
         let rows = self.read(sql).await?;
         let need = |row: &AnyRow| {
             let row = self.fields(row);
@@ -172,4 +158,51 @@ impl Store {
         };
         rows.iter().map(need).collect()
     }
+}
+
+/// The oldest tasks of a class.
+pub(super) const NEEDS_SQLITE: &str = "cross join tasks on tasks.id in (
+        select t.id from tasks t
+        where t.state = 'queued' and t.lane = c.lane and t.slug = c.slug
+        order by t.asked_at, t.number limit $1)";
+
+/// The same: Postgres takes no limit that depends on another row in such a place.
+pub(super) const NEEDS_POSTGRES: &str = "cross join lateral (
+        select t.id, t.asked_at, t.slug, t.number from tasks t
+        where t.state = 'queued' and t.lane = c.lane and t.slug = c.slug
+        order by t.asked_at, t.number limit $1) as tasks";
+
+/// A class is a lane of a project that has queued tasks. The classes are found one by one in an
+/// index, and what is the same for all tasks of one is looked up once.
+pub(super) fn needs_text(oldest: &str) -> String {
+    format!(
+        "with recursive lanes (lane) as (
+            select min(lane) from tasks where state = 'queued'
+            union all
+            select (select min(t.lane) from tasks t where t.state = 'queued' and t.lane > l.lane)
+            from lanes l where l.lane is not null
+        ), classes (lane, slug) as (
+            select l.lane, (
+                select min(t.slug) from tasks t where t.state = 'queued' and t.lane = l.lane)
+            from lanes l where l.lane is not null
+            union all
+            select c.lane, (
+                select min(t.slug) from tasks t
+                where t.state = 'queued' and t.lane = c.lane and t.slug > c.slug)
+            from classes c where c.slug is not null
+        )
+        select tasks.id, c.lane, c.forge, c.host, c.required_labels
+        from (
+            select q.lane, q.slug, p.forge, p.host,
+                (select r.value from preferences r
+                 where r.key = 'lane.labels'
+                   and r.slug in ('', q.slug) and r.lane in ('', q.lane)
+                 order by r.rank desc limit 1) as required_labels
+            from classes q join projects p on p.slug = q.slug
+            where not {no_budget_left}
+        ) as c
+        {oldest}
+        order by tasks.asked_at, tasks.slug, tasks.number",
+        no_budget_left = no_budget_left!("$2"),
+    )
 }

@@ -12,6 +12,7 @@ mod people;
 mod pg;
 mod recovery;
 mod store;
+mod together;
 mod waiting;
 
 /// Runs each named function as a test of its own on each database.

@@ -117,7 +117,7 @@ impl Inner {
     }
 
     /// The first on `line`, where there is one.
-    async fn each_by_itself<'a>(
+    pub(super) async fn each_by_itself<'a>(
         &'a self,
         mut line: Option<Line<'a>>,
         statements: Vec<Statement>,

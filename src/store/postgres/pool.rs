@@ -31,6 +31,7 @@ const IDLE: Duration = Duration::from_secs(1);
 const SETTINGS: &str = "set application_name = 'relay'; \
      set plan_cache_mode = force_generic_plan; set jit = off; \
      set enable_seqscan = off; set enable_bitmapscan = off; \
+     set enable_hashjoin = off; set enable_mergejoin = off; \
      set statement_timeout = '20s'; set idle_in_transaction_session_timeout = '30s'";
 
 /// See the module.

@@ -5,7 +5,7 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 use sqlx::{Any, AssertSqlSafe};
 
-use crate::store::sql::{Arg, Sql};
+use crate::store::sql::{Arg, Sql, storable};
 
 /// Rows that the write before this statement touched, as SQLite says it.
 const CHANGES: &str = "changes()";
@@ -35,6 +35,11 @@ pub(super) fn statements(sql: &Sql) -> Vec<Statement> {
 }
 
 impl Statement {
+    /// A text of its own with what is bound to it.
+    pub(super) const fn whole(text: String, args: Vec<Arg>) -> Self {
+        Self { text, args, counts: false, writes: true }
+    }
+
     /// Numbers the parameters that `text` uses from one, in the order of their numbers.
     fn of(text: &str, all: &[Arg]) -> Self {
         let mut used = Vec::new();
@@ -60,7 +65,9 @@ impl Statement {
     pub(super) fn query(&self, changes: i64) -> Query<'static, Any, AnyArguments> {
         let query = sqlx::query(AssertSqlSafe(self.text.clone()));
         let query = self.args.iter().fold(query, |query, arg| match arg {
-            Arg::Text(value) => query.bind(value.as_deref().map(storable)),
+            Arg::Text(value) => {
+                query.bind(value.as_deref().map(|text| storable(text).into_owned()))
+            }
             Arg::Int(value) => query.bind(*value),
             // As text: a null would be sent as another type than a number, and the statement that
             // the server has prepared takes one type. The texts say `cast(… as double precision)`.
@@ -68,11 +75,6 @@ impl Statement {
         });
         if self.counts { query.bind(changes) } else { query }
     }
-}
-
-/// Postgres has no NUL in a text.
-fn storable(text: &str) -> String {
-    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.to_owned() }
 }
 
 /// The statements of a text, without comments. A semicolon in quotes ends none.
