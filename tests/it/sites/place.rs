@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use relay::queue::StoreError;
 use relay::site::owner::OwnerError;
+use relay::store::CopyError;
 use sqlx::{AnyConnection, Connection, Row};
 
 use super::pair::{Pair, eventually, look_round, places, site};
@@ -30,6 +31,11 @@ async fn pg_one_site_tolerates_no_other_and_many_tolerate_no_loner() {
         "{error}"
     );
     refused(url, true).await;
+    // Nor is its database copied from under it.
+    let folder = tempfile::tempdir().expect("a folder");
+    let to = format!("sqlite://{}", folder.path().join("relay.db").display());
+    let copied = relay::store::copy(url, &to, &mut |_| {}).await.expect_err("it was copied");
+    assert!(matches!(copied, CopyError::Store(StoreError::InUse { .. })), "{copied:?}");
     one.owner.close().await;
     // Closed, it has let the lock go.
     let pair = Pair::on(database).await;
