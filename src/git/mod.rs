@@ -182,9 +182,15 @@ fn open(folder: &Path) -> Result<git2::Repository, GitError> {
     Ok(repo)
 }
 
+/// Whether `branch` can be the name of a branch, and is read by git as nothing else.
+#[must_use]
+pub fn is_branch_name(branch: &str) -> bool {
+    !branch.starts_with('-') && git2::Reference::is_valid_name(&format!("refs/heads/{branch}"))
+}
+
 /// Whether `branch` can be the name of a branch.
 fn check_branch(branch: &str) -> Result<(), GitError> {
-    if branch.starts_with('-') || !git2::Reference::is_valid_name(&format!("refs/heads/{branch}")) {
+    if !is_branch_name(branch) {
         return Err(GitError::BadBranch(branch.chars().take(80).collect()));
     }
     Ok(())

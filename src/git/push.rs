@@ -55,8 +55,9 @@ pub struct Push<'a> {
     pub commit: &'a Commit,
     /// The branch, without `refs/heads/`.
     pub branch: &'a str,
-    /// What earlier claims of the task made. A push of theirs may have landed without its trailer,
-    /// on a host that refuses the hidden ref, and nobody was told.
+    /// What earlier claims of the task made, as the site tells. A push of theirs may have landed
+    /// without its trailer, on a host that refuses the hidden ref, and nobody was told. It is
+    /// believed of commits that relay committed: a site has no say over a person's.
     pub earlier: &'a [Commit],
 }
 
@@ -168,7 +169,8 @@ impl Mirror {
             if let Some(branch) = &seen.branch {
                 let ours =
                     [seen.recorded(), Some(&commit), landed.as_ref()].contains(&Some(branch));
-                let earlier = push.earlier.contains(branch);
+                let earlier = push.earlier.contains(branch)
+                    && self.message_of(branch, Some(fence.identity))?.is_some();
                 if !ours && !earlier && !self.is_part_of(branch, &commit)? {
                     let text = format!(
                         "the branch `{}` is at {branch}, which relay did not push",

@@ -176,7 +176,7 @@ impl Mirror {
     }
 
     /// The message of a commit, if the mirror has it and, where asked, `committer` committed it.
-    fn message_of(
+    pub(super) fn message_of(
         &self,
         id: &Commit,
         committer: Option<&Identity>,

@@ -131,6 +131,20 @@ pub struct Task {
     pub pr_url: Option<String>,
 }
 
+impl Task {
+    /// The task's name in a repository, `<lane, dashed>-<number>`: of its branch and of its fence.
+    #[must_use]
+    pub fn ref_name(&self) -> String {
+        format!("{}-{}", self.lane.dashed(), self.id.number)
+    }
+
+    /// The branch that its work goes to. Site and worker each know it from the task alone.
+    #[must_use]
+    pub fn own_branch(&self) -> String {
+        format!("relay/{}", self.ref_name())
+    }
+}
+
 /// Why a queued task is not running. Worked out when asked, never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "why", rename_all = "snake_case")]

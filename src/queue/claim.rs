@@ -52,7 +52,7 @@ impl Queue {
         Ok(Some(Claimed {
             lease,
             run,
-            branch: branch_of(&task),
+            branch: task.own_branch(),
             task,
             project,
             effects,
@@ -83,11 +83,6 @@ impl Queue {
     pub async fn effects(&self, id: &TaskId) -> Result<Vec<Effect>, QueueError> {
         Ok(effects::chain(self.inner.store.journal(id).await?))
     }
-}
-
-/// `relay/<lane>-<number>`, with `-` for the colon of a lane.
-fn branch_of(task: &Task) -> String {
-    format!("relay/{}-{}", task.lane.dashed(), task.id.number)
 }
 
 fn lease_of(task: &Task, worker: &WorkerId) -> Result<Lease, QueueError> {

@@ -17,6 +17,7 @@ pub mod linked;
 pub mod local_pulls;
 pub mod log;
 pub mod login;
+pub mod misfit;
 pub mod observer;
 pub mod outbox;
 pub mod persist;

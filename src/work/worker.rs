@@ -12,6 +12,7 @@ use super::claims::ClaimFile;
 use super::courier::Courier;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
+use super::misfit::{self, Misfit};
 use super::persist::{Patience, persistently};
 use super::prune;
 use super::ring::{Bell, Ring};
@@ -79,6 +80,9 @@ pub enum WorkError {
     /// With `--once` nobody asks a site again that is away.
     #[error("nothing was claimed: {0}")]
     Unclaimed(#[source] ClientError),
+    /// With `--once` a site is not asked again that gave what was not asked for.
+    #[error("nothing was claimed: {0}")]
+    Misfit(Misfit),
     /// Another instance of its name registered.
     #[error("another worker registered as `{0}` and took over")]
     Replaced(WorkerName),
@@ -229,7 +233,8 @@ struct Loop<'a> {
     pauses: Vec<(LaneName, Timestamp)>,
     /// What the disk lacked when it was last looked at, so that it is told once.
     lacked: Option<Lacking>,
-    /// By [`Clock::uptime`]: the disk refused a claim then, and is left alone for a moment.
+    /// By [`Clock::uptime`]: the disk, or this worker, refused a claim then. Nothing is claimed for
+    /// a moment.
     refused: Option<Duration>,
 }
 
@@ -335,6 +340,10 @@ impl Loop<'_> {
                     self.claim_file.answered();
                     return Ok(Claimed::Nothing);
                 };
+                if let Err(misfit) = misfit::check(&claim, &request) {
+                    self.claim_file.answered();
+                    return self.give_back(&claim, misfit).await;
+                }
                 self.start(claim);
                 self.claim_file.answered();
                 Ok(Claimed::Job)
@@ -358,6 +367,22 @@ impl Loop<'_> {
                 Ok(Claimed::Nothing)
             }
         }
+    }
+
+    /// A claim that is not what was asked for is not worked on, whatever it says. It is given back
+    /// where it names a lease of this worker's, and the site is left alone for a moment.
+    async fn give_back(&mut self, claim: &Claim, misfit: Misfit) -> Result<Claimed, WorkError> {
+        self.shared.observer.warning(&format!("{misfit} (hint: {})", misfit::HINT));
+        self.refused = Some(self.worker.clock.uptime());
+        if let Some(release) = misfit.release(claim)
+            && let Err(error) = self.worker.client.release(&claim.lease.reference(), &release).await
+        {
+            self.shared.observer.warning(&format!("{}: {error}", claim.lease.task));
+        }
+        if self.worker.config.once && self.jobs.is_empty() {
+            return Err(WorkError::Misfit(misfit));
+        }
+        Ok(Claimed::Nothing)
     }
 
     fn barred(&self, source: ClientError) -> WorkError {

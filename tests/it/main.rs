@@ -12,6 +12,7 @@ mod crash;
 mod databases;
 mod delivery;
 mod drain;
+mod false_site;
 #[cfg(target_os = "linux")]
 mod full_claude;
 #[cfg(target_os = "linux")]

@@ -23,6 +23,7 @@ use crate::work::courier::Courier;
 use crate::work::job;
 use crate::work::lane::Lanes;
 use crate::work::linked::Linked;
+use crate::work::misfit;
 use crate::work::outbox::Outbox;
 use crate::work::probe::probe;
 use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
@@ -260,6 +261,9 @@ fn work_failure(name: &WorkerName, error: WorkError) -> anyhow::Error {
             .into(),
         WorkError::NoRoom { folder, lacking } => {
             Failure::new(Exit::Failed, error.to_string()).hint(lacking.mend(folder)).into()
+        }
+        WorkError::Misfit(_) => {
+            Failure::new(Exit::Failed, error.to_string()).hint(misfit::HINT).into()
         }
         WorkError::Register { .. }
         | WorkError::Barred { .. }

@@ -15,7 +15,7 @@ use crate::git::{
 };
 use crate::model::run::UsageText;
 use crate::model::{
-    DiskProblem, Effect, Epoch, MAX_MINUTES, Passage, RepoProblem, StopReason, Usage,
+    DiskProblem, Effect, Epoch, MAX_MINUTES, Passage, PushProblem, RepoProblem, StopReason, Usage,
 };
 use crate::process::{EndedBy, ProcessError, Redactor, is_shortage, run_lane};
 use crate::work::copies::CopyDir;
@@ -169,6 +169,10 @@ impl Job {
             error => git_stop(error),
         })?;
         standing?;
+        if branch == self.claim.branch {
+            let text = format!("`{branch}` is the default branch: relay's work never goes there");
+            return Err(Stop::new(StopReason::PushRefused { why: PushProblem::Other }, text));
+        }
         if self.lease.epoch > Epoch(1) {
             let shutting = self.shut_out_older_claims(&mirror, remote);
             self.pass(Passage::Fence, shutting).await?;
@@ -199,7 +203,7 @@ impl Job {
 
     /// The task's name on the remote: `<lane>-<number>`, as in its branch.
     pub(super) fn fence_name(&self) -> String {
-        format!("{}-{}", self.claim.task.lane.dashed(), self.lease.task.number)
+        self.claim.task.ref_name()
     }
 
     /// Everything that happens while the copy stands.

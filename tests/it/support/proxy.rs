@@ -53,10 +53,15 @@ pub struct Proxy {
 /// Says what becomes of a request to this path.
 type Rule = dyn Fn(&str) -> Fate + Send + Sync;
 
+/// Changes an answer's JSON.
+type Edit = dyn Fn(&mut serde_json::Value) + Send + Sync;
+
 struct Shared {
     upstream: reqwest::Client,
     base: String,
     rule: Mutex<Arc<Rule>>,
+    /// Of answers to paths that hold this.
+    edit: Mutex<Option<(&'static str, Arc<Edit>)>>,
     /// Connections of a number below this are dead, and nobody was told.
     dead_below: Mutex<u64>,
     lines: Mutex<Vec<Line>>,
@@ -93,6 +98,7 @@ impl Proxy {
             upstream,
             base,
             rule: Mutex::new(Arc::new(|_: &str| Fate::Pass)),
+            edit: Mutex::default(),
             dead_below: Mutex::default(),
             lines: Mutex::default(),
             asked: Mutex::default(),
@@ -132,6 +138,15 @@ impl Proxy {
     /// Asks `rule` with each request's path.
     pub fn by(&self, rule: impl Fn(&str) -> Fate + Send + Sync + 'static) {
         *self.shared.rule.lock().unwrap() = Arc::new(rule);
+    }
+
+    /// Changes what the site answers to requests whose path holds `part`.
+    pub fn edit(
+        &self,
+        part: &'static str,
+        edit: impl Fn(&mut serde_json::Value) + Send + Sync + 'static,
+    ) {
+        *self.shared.edit.lock().unwrap() = Some((part, Arc::new(edit)));
     }
 
     /// Closes every connection that is open.
@@ -216,6 +231,12 @@ async fn pass(shared: &Shared, request: Request, path: &str) -> Response<Body> {
     let Ok(answer) = sent else { return page(502, None) };
     let mut response = Response::builder().status(answer.status());
     *response.headers_mut().unwrap() = end_to_end(answer.headers());
+    let edit = shared.edit.lock().unwrap().clone().filter(|(part, _)| path.contains(part));
+    if let Some((_, edit)) = edit {
+        let mut json = answer.json().await.unwrap_or_default();
+        edit(&mut json);
+        return response.body(Body::from(json.to_string())).unwrap();
+    }
     let pieces = stream::unfold(answer, |mut answer| async move {
         let piece = answer.chunk().await.transpose()?;
         Some((piece.map_err(|e| Error::other(e.to_string())), answer))
