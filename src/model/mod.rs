@@ -41,5 +41,5 @@ pub use secret::Secret;
 pub use stop_reason::{Disposition, Outcome, StopReason};
 pub use task::{Task, TaskState, WaitReason};
 pub use token::{Token, TokenHash, TokenScope, TokenScopeError, token_text};
-pub use usage::Usage;
+pub use usage::{COST_MOST, COUNT_MOST, Usage};
 pub use worker::{Worker, WorkerState};

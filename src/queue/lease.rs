@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::deaths::{DEATHS, QUICK, QUICK_DEATHS};
-use super::{LocalPullRow, Queue, QueueError, RunEnd};
+use super::{LocalPullRow, Queue, QueueError, RunEnd, bounds};
 use crate::model::{
     Disposition, Effect, EventKind, LeaseRef, Outcome, Passage, RunId, StopReason, Task, TaskState,
     Timestamp, WorkerId,
@@ -33,6 +33,7 @@ impl Queue {
         worker: &WorkerId,
         branch: &str,
     ) -> Result<Task, QueueError> {
+        bounds::of_branch(branch)?;
         let now = self.inner.clock.now();
         let start = self.inner.store.start(lease, worker, now, branch);
         let task = self.write(Passage::QueueStart, start).await?;
@@ -58,11 +59,14 @@ impl Queue {
         &self,
         lease: &LeaseRef,
         worker: &WorkerId,
-        end: RunEnd,
+        mut end: RunEnd,
     ) -> Result<Task, QueueError> {
+        bounds::of_usage(end.usage.as_ref())?;
+        bounds::of_url(end.pr_url.as_deref())?;
         let lost = || QueueError::LeaseLost(lease.clone());
         let store = &self.inner.store;
         let now = self.inner.clock.now();
+        end.reason = soon_enough(end.reason, now);
         let known = if decides_alone(&end) { self.inner.runs.get(lease) } else { None };
         let head = match known {
             Some(run) => RunHead::of_a_lease(run, now),
@@ -209,6 +213,16 @@ fn reports_cost(end: &RunEnd) -> bool {
     end.usage.as_ref().is_some_and(|usage| usage.cost_usd.is_some())
 }
 
+/// A vendor's or a forge's time as it is believed: what lies further ahead is a broken clock's.
+fn soon_enough(reason: StopReason, now: Timestamp) -> StopReason {
+    let most = |until: Timestamp| until.min(now + bounds::PARKED_MOST);
+    match reason {
+        StopReason::Quota { until } => StopReason::Quota { until: most(until) },
+        StopReason::ForgeLimited { until } => StopReason::ForgeLimited { until: most(until) },
+        other => other,
+    }
+}
+
 /// Whether one more quick death sets the task aside.
 const fn is_last_death(head: &RunHead) -> bool {
     head.quick_deaths + 1 >= QUICK_DEATHS || head.deaths + 1 >= DEATHS
@@ -270,7 +284,9 @@ fn events(
 
 /// The first line with something on it, for where a task has one line.
 fn first_line(text: &str) -> &str {
-    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let end = line.char_indices().nth(bounds::MESSAGE_MOST).map_or(line.len(), |(at, _)| at);
+    line.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -310,6 +326,24 @@ mod tests {
         let next = Next::after(&StopReason::Quota { until: Timestamp(5) }, 3, now);
         assert_eq!(next.parked_until, Some(now + QUOTA_LEAST));
         assert_eq!(next.retries, 0);
+    }
+
+    #[test]
+    fn no_quota_puts_a_task_away_for_good() {
+        let now = Timestamp(1_000_000);
+        let most = now + bounds::PARKED_MOST;
+        let never = Timestamp(i64::MAX);
+        assert_eq!(
+            soon_enough(StopReason::Quota { until: never }, now),
+            StopReason::Quota { until: most }
+        );
+        assert_eq!(
+            soon_enough(StopReason::ForgeLimited { until: never }, now),
+            StopReason::ForgeLimited { until: most }
+        );
+        let soon = StopReason::Quota { until: now + QUOTA_LEAST };
+        assert_eq!(soon_enough(soon.clone(), now), soon);
+        assert_eq!(first_line(&"é".repeat(5_000)).chars().count(), bounds::MESSAGE_MOST);
     }
 
     #[test]

@@ -50,6 +50,7 @@ impl Queue {
     ) -> Result<Vec<LeaseRenewal>, QueueError> {
         let inner = &self.inner;
         bounds::of_heartbeat(leases)?;
+        let interval_ms = interval_ms.map(bounds::interval);
         let now = inner.clock.now();
         if leases.is_empty() && inner.seen.is_idle_beat(worker, instance, offline, interval_ms) {
             inner.seen.heard(worker, now);

@@ -38,8 +38,10 @@ impl Store {
     pub async fn budgets(&self, from: Timestamp, to: Timestamp) -> Result<Vec<Budget>, StoreError> {
         let sql = Sql::new(
             "select b.slug, b.lane, b.value,
-                (select sum(u.cost_usd) from usage u join tasks t on t.id = u.task_id
-                 where u.cost_usd is not null and u.at >= $1 and u.at < $2
+                -- What an earlier version let in: less than nothing, or more than a run can cost.
+                (select sum(case when u.cost_usd > 10000 then 10000 else u.cost_usd end)
+                 from usage u join tasks t on t.id = u.task_id
+                 where u.cost_usd is not null and u.cost_usd >= 0 and u.at >= $1 and u.at < $2
                    and b.slug in ('', t.slug) and b.lane in ('', t.lane)) as spent
             from preferences b where b.key = 'budget.usd_day'
             order by b.rank, b.slug, b.lane",

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::api::ReleaseRequest;
-use crate::model::{Effect, InstanceId, LeaseRef, RunId, Timestamp, WorkerId, WorkerName};
+use crate::model::{Effect, InstanceId, LeaseRef, RunId, Timestamp, Usage, WorkerId, WorkerName};
 
 /// The longest text of a result that is kept and sent, in bytes. A proxy lets through a megabyte.
 const TEXT_MAX: usize = 128 * 1024;
@@ -170,7 +170,8 @@ fn read(path: &Path) -> io::Result<Entry> {
     if !meta.is_file() || meta.len() > FILE_MAX {
         return Err(io::Error::other("it is no file of relay's"));
     }
-    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+    // An earlier version may have kept more.
+    Ok(bounded(serde_json::from_slice(&std::fs::read(path)?)?))
 }
 
 /// The same with texts that are not too long to be sent.
@@ -186,9 +187,11 @@ fn bounded(mut entry: Entry) -> Entry {
     entry
 }
 
-/// Shortens what a proxy in front of the site would not let through.
+/// Shortens what a proxy in front of the site would not let through, and leaves out what the site
+/// would not believe.
 pub fn bound(release: &mut ReleaseRequest) {
-    let ReleaseRequest { summary, error, note, .. } = release;
+    let ReleaseRequest { summary, error, note, usage, .. } = release;
+    *usage = usage.take().map(Usage::believable);
     for text in [summary, error, note].into_iter().flatten() {
         shorten(text);
     }
@@ -230,6 +233,14 @@ mod tests {
                 note: None,
             }),
         }
+    }
+
+    #[test]
+    fn what_a_lane_cannot_have_cost_is_left_out_of_its_result() {
+        let mut release = entry(1, "").release.unwrap();
+        release.usage = Some(Usage { cost_usd: Some(-1.0), turns: Some(3), ..Usage::default() });
+        bound(&mut release);
+        assert_eq!(release.usage, Some(Usage { turns: Some(3), ..Usage::default() }));
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::model::{
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
 const CLAIM_PATIENCE: Patience = Patience::For(Duration::from_secs(60));
+/// How long a lane that is out of quota is left alone at the most, whatever it says.
+const PAUSE_MOST: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 /// How long the last word to the site may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -444,7 +446,8 @@ impl Loop<'_> {
                 if let Disposition::Park(until) = reason.disposition() {
                     let text = format!("{lane}: out of quota");
                     self.shared.observer.warning(&text);
-                    self.pauses.push((lane, until));
+                    let most = self.worker.clock.now() + PAUSE_MOST;
+                    self.pauses.push((lane, until.min(most)));
                 }
             }
             // The lease runs out by itself; the site queues the task again.

@@ -22,6 +22,7 @@ super::on_each_database!(
     another_process_holds_to_a_stop_it_did_not_make,
     what_was_spent_before_a_process_died_is_found_by_the_next_sweep,
     values_are_refused_by_name,
+    a_cost_that_no_run_can_have_turns_no_budget_back,
 );
 
 /// The midnight after the bench's first moment.
@@ -308,4 +309,22 @@ async fn values_are_refused_by_name(b: Bench) {
         assert!(refused.to_string().starts_with(named), "{refused}");
     }
     assert_eq!(b.queue.preferences().await.expect("preferences"), []);
+}
+
+async fn a_cost_that_no_run_can_have_turns_no_budget_back(b: Bench) {
+    budget(&b, Scope::Global, "1").await;
+    let hand = b.worker("desk", &["claude"]).await;
+    let lease = b.running(1, &hand).await;
+    for usd in [-1e6, -0.01, 10_000.01, 1e308, f64::INFINITY, f64::NAN] {
+        let refused = b.queue.finish(&lease, &hand.worker.id, end(Some(usd))).await;
+        assert!(matches!(refused, Err(QueueError::Invalid(_))), "{usd}: {refused:?}");
+    }
+    let many = Usage { output_tokens: Some(u64::MAX), ..Usage::default() };
+    let many = RunEnd { usage: Some(many), ..RunEnd::bare(StopReason::NoChanges) };
+    assert!(b.queue.finish(&lease, &hand.worker.id, many).await.is_err());
+    // The lease lives, and the run can say what it did cost.
+    b.queue.finish(&lease, &hand.worker.id, end(Some(0.6))).await.expect("an end");
+    spend(&b, &hand, 2, Some(0.6)).await;
+    add(&b, "acme/shop", lane("claude"), 3).await;
+    assert!(b.claim(&hand).await.is_none(), "the budget is used up");
 }
