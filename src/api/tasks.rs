@@ -19,10 +19,11 @@ pub struct CreateTask {
     /// An issue of the forge; the site reads its title and text.
     #[serde(default)]
     pub issue: Option<u64>,
-    /// A title, where there is no issue. Of a GitHub project an issue is opened with it.
+    /// A title, where there is no issue, of at most 256 characters. Of a GitHub project an issue is
+    /// opened with it.
     #[serde(default)]
     pub title: Option<String>,
-    /// The text that goes with the title.
+    /// The text that goes with the title, of at most 65,536 characters.
     #[serde(default)]
     pub body: Option<String>,
     /// The person who asks.
@@ -36,7 +37,7 @@ pub struct TasksQuery {
     /// Only tasks in this state.
     #[serde(default)]
     pub state: Option<TaskState>,
-    /// For a list: without their texts, and with short titles.
+    /// Said by programs of this version's beginning; the answer is the same without it.
     #[serde(default)]
     pub lines: bool,
 }
@@ -44,7 +45,8 @@ pub struct TasksQuery {
 /// The answer to `GET /tasks`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tasks {
-    /// The tasks, newest first.
+    /// The tasks, newest first: `body` is empty, and a title has 300 characters at the most.
+    /// `GET /tasks/{owner}/{task}` has the whole.
     pub tasks: Vec<Task>,
 }
 

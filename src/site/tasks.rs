@@ -13,6 +13,7 @@ use crate::api::{
     TaskDetail, Tasks, TasksQuery,
 };
 use crate::model::{ForgeKind, LaneName, Preference, Project, Scope, Task, WaitReason};
+use crate::queue::bounds::{BODY_MOST, TITLE_MOST};
 use crate::queue::{Added, Changed, LocalPullRow, NewTask};
 
 /// The vendor lanes relay knows. A worker may serve others; those are taken once one registered.
@@ -26,6 +27,8 @@ pub(super) async fn create(
     site.write(async move {
         let site = inner;
         person(&request.asked_by)?;
+        check_length("a title", request.title.as_deref(), TITLE_MOST)?;
+        check_length("a text", request.body.as_deref(), BODY_MOST)?;
         let project = site.queue.project(&request.slug).await?;
         check_lane(&site, &request.lane).await?;
         let (number, title, body) = wording(&site, &project, &request).await?;
@@ -48,6 +51,17 @@ pub(super) async fn create(
         }
     })
     .await
+}
+
+/// What GitHub would not take as an issue is none here either.
+fn check_length(what: &str, text: Option<&str>, most: usize) -> Answer<()> {
+    match text.map(|text| text.chars().count()) {
+        Some(length) if length > most => {
+            let detail = format!("{what} has at most {most} characters; this one has {length}");
+            Err(Problem::new(Code::BadRequest, detail).hint("shorten it").into())
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn check_lane(site: &Site, lane: &LaneName) -> Answer<()> {
@@ -99,12 +113,8 @@ pub(super) async fn list(
     State(site): State<Arc<Site>>,
     Asked(query): Asked<TasksQuery>,
 ) -> Answer<Json<Tasks>> {
-    let tasks = if query.lines {
-        site.queue.task_lines(query.state).await?
-    } else {
-        site.queue.tasks(query.state).await?
-    };
-    Ok(Json(Tasks { tasks }))
+    // Whole, the texts of a busy site would be more than a reader takes or this process holds.
+    Ok(Json(Tasks { tasks: site.queue.task_lines(query.state).await? }))
 }
 
 pub(super) async fn detail(
