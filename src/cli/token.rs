@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::output::Tone;
 use super::table::{Cell, Table};
 use super::time::{ago, date};
-use crate::api::{CreateToken, Tokens};
+use crate::api::{CreateToken, RevokedToken, Tokens};
 use crate::client::Client;
 use crate::model::{Timestamp, Token, TokenId, TokenName, TokenScope, WorkerName};
 
@@ -62,6 +62,9 @@ struct Ls {
 struct Revoke {
     /// Its id, or its name where only one has that
     token: String,
+    /// All that have this name
+    #[arg(long)]
+    all: bool,
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
@@ -120,41 +123,55 @@ impl Ls {
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let revoking = async |site: &Client| {
-            let id = find(site.tokens().await?, &self.token)?;
-            anyhow::Ok(site.revoke_token(&id, &context.config.user).await?)
+            let mut all = Vec::new();
+            for id in find(&site.tokens().await?, &self.token, self.all)? {
+                all.push(site.revoke_token(&id, &context.config.user).await?);
+            }
+            anyhow::Ok(all)
         };
         let revoked = context.ask(revoking).await?;
         if self.json {
-            context.output.json(&revoked)?;
+            match &revoked[..] {
+                [one] if !self.all => context.output.json(one)?,
+                all => context.output.json(&serde_json::json!({ "revoked": all }))?,
+            }
             return Ok(Exit::Ok);
         }
-        let released = match &revoked.released[..] {
-            [] => String::new(),
-            tasks => {
-                let tasks: Vec<String> = tasks.iter().map(|l| l.task.to_string()).collect();
-                format!("; queued again: {}", tasks.join(", "))
-            }
-        };
-        context.output.line(format!("{} is revoked{released}", revoked.token.name))?;
+        for RevokedToken { token, released } in &revoked {
+            let released = match &released[..] {
+                [] => String::new(),
+                tasks => {
+                    let tasks: Vec<String> = tasks.iter().map(|l| l.task.to_string()).collect();
+                    format!("; queued again: {}", tasks.join(", "))
+                }
+            };
+            context.output.line(format!("{} is revoked{released}", token.name))?;
+        }
         Ok(Exit::Ok)
     }
 }
 
-/// The token of that id, or the one that has the name and is not revoked.
-fn find(tokens: Vec<Token>, named: &str) -> anyhow::Result<TokenId> {
+/// The token of that id, or the one, or with `all` each, that has the name and is not revoked.
+fn find(tokens: &[Token], named: &str, all: bool) -> anyhow::Result<Vec<TokenId>> {
     if let Some(token) = tokens.iter().find(|token| token.id.as_str() == named) {
-        return Ok(token.id.clone());
+        return Ok(vec![token.id.clone()]);
     }
     let live = |token: &&Token| token.revoked_at.is_none() && token.name.as_str() == named;
     let found: Vec<&Token> = tokens.iter().filter(live).collect();
+    let ids: Vec<TokenId> = found.iter().map(|token| token.id.clone()).collect();
     match found[..] {
-        [token] => Ok(token.id.clone()),
+        [_] => Ok(ids),
+        [_, ..] if all => Ok(ids),
         [] => Err(Failure::new(Exit::NotFound, format!("no token `{named}`"))
             .hint("`relay token ls` lists them")
             .into()),
-        [token, ..] => {
+        [_, ..] => {
             let message = format!("{} tokens are called `{named}`", found.len());
-            let hint = format!("name one by its id: `relay token revoke {}`", token.id);
+            let ids: Vec<&str> = ids.iter().map(TokenId::as_str).collect();
+            let hint = format!(
+                "name one by its id ({}), or all of them: `relay token revoke {named} --all`",
+                ids.join(", ")
+            );
             Err(Failure::new(Exit::Conflict, message).hint(hint).into())
         }
     }
@@ -204,11 +221,15 @@ mod tests {
     fn a_name_that_two_have_is_not_guessed() {
         let tokens =
             || vec![token(1, "desk", true), token(2, "desk", false), token(3, "lap", false)];
-        let found = |named: &str| find(tokens(), named).map(|id| id.to_string());
+        let found = |named: &str| find(&tokens(), named, false).map(|ids| ids[0].to_string());
         assert!(found("desk").unwrap().ends_with("02"), "a revoked one is not meant");
         assert!(found("00000000-0000-7000-8000-000000000001").unwrap().ends_with("01"));
         assert_eq!(found("gone").unwrap_err().to_string(), "no token `gone`");
         let twice = vec![token(1, "desk", false), token(2, "desk", false)];
-        assert_eq!(find(twice, "desk").unwrap_err().to_string(), "2 tokens are called `desk`");
+        let refused = find(&twice, "desk", false).unwrap_err();
+        assert_eq!(refused.to_string(), "2 tokens are called `desk`");
+        let hint = format!("{:?}", refused.downcast_ref::<Failure>().unwrap());
+        assert!(hint.contains("01, ") && hint.contains("02)") && hint.contains("--all"), "{hint}");
+        assert_eq!(find(&twice, "desk", true).unwrap().len(), 2);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::tokens::{NewToken, WORKER_SCOPES};
 use super::{KnownToken, Queue, QueueError, Redeemed};
-use crate::model::{Actor, Passage, Secret, Timestamp, TokenHash, WorkerName};
+use crate::model::{Actor, Passage, Secret, Timestamp, TokenHash, TokenId, WorkerName};
 
 /// The shortest and the longest time that an invite may be good for.
 const LIVES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(7 * 86_400)];
@@ -36,21 +36,42 @@ impl Queue {
         code: &Secret,
         named: Option<&WorkerName>,
         host: &WorkerName,
-    ) -> Result<Result<(KnownToken, Secret), Redeemed>, QueueError> {
+    ) -> Result<Result<Installed, Redeemed>, QueueError> {
         let proposed = named.unwrap_or(host);
         let new = NewToken::of_worker(proposed)?;
         let (mut known, secret) = self.draft(new, Actor::site())?;
         let (hash, now) = (TokenHash::of(code.expose()), self.inner.clock.now());
         let redeem = self.inner.store.redeem(&hash, &known, proposed, named.is_some(), now);
         match self.write(Passage::QueueRedeem, redeem).await? {
-            Redeemed::Token { worker, by } => {
+            Redeemed::Token { worker, by, replaced } => {
                 known.token.name = NewToken::of_worker(&worker)?.name;
                 known.token.worker = Some(worker);
                 known.token.created_by = by;
-                Ok(Ok((known, secret)))
+                Ok(Ok(Installed { known, secret, replaced }))
             }
             why => Ok(Err(why)),
         }
+    }
+}
+
+/// A machine's token, and what it takes the place of.
+#[derive(Debug)]
+pub struct Installed {
+    /// The token.
+    pub known: KnownToken,
+    /// Its text, told this once.
+    pub secret: Secret,
+    /// The tokens that the worker had before; they are none any more, and its leases are to end.
+    pub replaced: Vec<TokenId>,
+}
+
+impl Queue {
+    /// Makes the token of a machine that is set up: it takes the place of those its worker has.
+    pub async fn install(&self, worker: &WorkerName, by: Actor) -> Result<Installed, QueueError> {
+        let (known, secret) = self.draft(NewToken::of_worker(worker)?, by)?;
+        let replace = self.inner.store.replace_token(&known);
+        let replaced = self.write(Passage::QueueToken, replace).await?;
+        Ok(Installed { known, secret, replaced })
     }
 }
 

@@ -38,6 +38,7 @@ pub use crate::store::{
 pub use deaths::{DEATHS, QUICK, QUICK_DEATHS};
 pub use error::QueueError;
 pub use growth::{EVENTS_KEPT, LOGS_KEPT};
+pub use invites::Installed;
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
 pub use tokens::{NewToken, WORKER_SCOPES};
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};

@@ -16,7 +16,7 @@ use super::state::Site;
 use crate::model::{
     Actor, LeaseRef, Secret, Timestamp, Token, TokenHash, TokenId, TokenScope, WorkerId, WorkerName,
 };
-use crate::queue::{KnownToken, NewToken, QueueError};
+use crate::queue::{Installed, KnownToken, NewToken, QueueError};
 
 /// What is known of a token that was shown.
 #[derive(Debug)]
@@ -176,6 +176,22 @@ impl Site {
         self.bearers.add(known);
         self.sites.tell(Notice::Tokens);
         Ok((token, secret))
+    }
+
+    /// A machine's token is good here at once, and what it took the place of is none: what is held
+    /// with that is let go, and the leases of the machine that had it end.
+    pub(super) async fn install(&self, installed: Installed) -> (Token, Secret) {
+        let Installed { known, secret, replaced } = installed;
+        let token = known.token.clone();
+        self.bearers.add(known);
+        self.sites.tell(Notice::Tokens);
+        for id in replaced {
+            // It is revoked already; a lease that does not end now runs out.
+            if let Err(error) = self.revoke(&id, &token.created_by).await {
+                tracing::warn!(%id, %error, "the leases of a machine that was replaced run on");
+            }
+        }
+        (token, secret)
     }
 
     /// The admin's token of a site that never had any; `None` where it had.

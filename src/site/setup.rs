@@ -11,7 +11,6 @@ use axum::extract::State;
 use super::desk::{Asking, CODE_LIVES, INTERVAL, LINK_LIVES, Polled, long_code, short_code};
 use super::extract::{Body, From};
 use super::problem::{Answer, Refusal};
-use super::sites::Notice;
 use super::state::{Site, person};
 use crate::api::route::DEVICE_PAGE;
 use crate::api::{
@@ -19,7 +18,7 @@ use crate::api::{
     PollDevice, Problem, RedeemInvite, SignIn,
 };
 use crate::model::Secret;
-use crate::queue::{NewToken, QueueError, Redeemed};
+use crate::queue::{QueueError, Redeemed};
 
 /// So many invites that are none may be tried in a minute from one address: an invite has 256
 /// random bits, so this bounds what a guesser costs and not how far it gets.
@@ -91,13 +90,11 @@ pub(super) async fn redeem(
     site.write(async move {
         let RedeemInvite { code, name, host } = request;
         let redeemed = inner.queue.redeem(&code.secret(), name.as_ref(), &host).await?;
-        let (known, secret) = redeemed.map_err(|why| {
+        let installed = redeemed.map_err(|why| {
             inner.tries.failed(&from);
             not_redeemed(why, name.as_ref().unwrap_or(&host).as_str())
         })?;
-        let token = known.token.clone();
-        inner.bearers.add(known);
-        inner.sites.tell(Notice::Tokens);
+        let (token, secret) = inner.install(installed).await;
         Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
     })
     .await
@@ -186,8 +183,11 @@ async fn grant(site: &Site, code: &Secret, asking: Asking) -> Answer<Json<Create
     let Some((true, by)) = asking.answer.clone() else {
         return Err(Refusal::bad("nobody answered"));
     };
-    match site.mint(NewToken::of_worker(&asking.worker)?, by).await {
-        Ok((token, secret)) => Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) })),
+    match site.queue.install(&asking.worker, by).await {
+        Ok(installed) => {
+            let (token, secret) = site.install(installed).await;
+            Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
+        }
         Err(error) => {
             site.desk.put_back(code, asking);
             Err(error.into())

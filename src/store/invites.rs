@@ -1,8 +1,8 @@
 //! Invites: codes that are traded for a worker's token, once.
 
-use super::tokens::words;
+use super::tokens::{replaced_by, words};
 use super::{KnownToken, Sql, Store, StoreError};
-use crate::model::{Actor, Timestamp, TokenHash, WorkerName};
+use crate::model::{Actor, Timestamp, TokenHash, TokenId, WorkerName};
 
 /// What an invite was traded for, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub enum Redeemed {
         worker: WorkerName,
         /// Who made the invite.
         by: Actor,
+        /// The tokens that the worker had before, which are none from this write on.
+        replaced: Vec<TokenId>,
     },
     /// There is no such invite: it never was, was used, or is over.
     Unknown,
@@ -56,7 +58,7 @@ impl Store {
         named: bool,
         now: Timestamp,
     ) -> Result<Redeemed, StoreError> {
-        let sql = Sql::new(
+        let sql = Sql::new(concat!(
             "insert into tokens (id, name, hash, scopes, worker, created_by, created_at)
                 select $2, coalesce(i.worker, $3), $4, $5, coalesce(i.worker, $3), i.created_by, $6
                 from invites i
@@ -66,11 +68,12 @@ impl Store {
                       or not exists (select 1 from workers w where w.name = $3)
                       and not exists (select 1 from tokens t
                           where t.worker = $3 and t.revoked_at is null));
-            update invites set token_id = $2 where hash = $1 and changes() = 1;
-            select i.worker, i.created_by, i.token_id, coalesce(t.worker, $3) as name
+            update invites set token_id = $2 where hash = $1 and changes() = 1;",
+            replaced_by!("$2", "$6"),
+            "select i.worker, i.created_by, i.token_id, coalesce(t.worker, $3) as name
             from invites i left join tokens t on t.id = i.token_id
-            where i.hash = $1 and i.expires_at > $6",
-        )
+            where i.hash = $1 and i.expires_at > $6"
+        ))
         .bind(hash.to_string())
         .bind(token.token.id.to_string())
         .bind(proposed.to_string())
@@ -79,13 +82,19 @@ impl Store {
         .bind(now.0)
         .bind(i64::from(named));
         let rows = self.write(sql).await?;
-        let Some(row) = rows.first().map(|row| self.fields(row)) else {
-            return Ok(Redeemed::Unknown);
-        };
+        let (mut replaced, mut invite) = (Vec::new(), None);
+        for row in rows.iter().map(|row| self.fields(row)) {
+            if row.has("replaced") {
+                replaced.push(row.parsed("replaced")?);
+            } else {
+                invite = Some(row);
+            }
+        }
+        let Some(row) = invite else { return Ok(Redeemed::Unknown) };
         let used_by = row.optional_text("token_id")?;
         if used_by.as_deref() == Some(token.token.id.as_str()) {
             let by = Actor(row.text("created_by")?);
-            return Ok(Redeemed::Token { worker: row.parsed("name")?, by });
+            return Ok(Redeemed::Token { worker: row.parsed("name")?, by, replaced });
         }
         Ok(match (used_by, row.optional("worker")?) {
             (Some(_), _) => Redeemed::Unknown,

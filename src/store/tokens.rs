@@ -31,6 +31,24 @@ macro_rules! token_columns {
     };
 }
 
+/// Revokes, at `$now`, what the worker of the token `$id` has beside it, if there is such a token.
+macro_rules! replaced_by {
+    ($id:literal, $now:literal) => {
+        concat!(
+            "update tokens set revoked_at = ",
+            $now,
+            ", revoked_by = (select n.created_by from tokens n where n.id = ",
+            $id,
+            ") where worker = (select n.worker from tokens n where n.id = ",
+            $id,
+            ") and id <> ",
+            $id,
+            " and revoked_at is null returning id as replaced;"
+        )
+    };
+}
+pub(super) use replaced_by;
+
 impl Store {
     /// Keeps a new token; with `first`, only where there is none, also no revoked one. False where
     /// there was.
@@ -51,6 +69,26 @@ impl Store {
         .bind(token.created_at.0)
         .bind(i64::from(first));
         Ok(self.write(sql).await?.len() == 1)
+    }
+
+    /// Keeps a worker's new token; it takes the place of those the worker has, which are none from
+    /// this write on. Gives their ids.
+    pub async fn replace_token(&self, new: &KnownToken) -> Result<Vec<TokenId>, StoreError> {
+        let KnownToken { hash, token } = new;
+        let sql = Sql::new(concat!(
+            "insert into tokens (id, name, hash, scopes, worker, created_by, created_at)
+                values ($1, $2, $3, $4, $5, $6, $7);",
+            replaced_by!("$1", "$7")
+        ))
+        .bind(token.id.to_string())
+        .bind(token.name.to_string())
+        .bind(hash.to_string())
+        .bind(words(&token.scopes))
+        .bind(token.worker.as_ref().map(ToString::to_string))
+        .bind(token.created_by.0.clone())
+        .bind(token.created_at.0);
+        let rows = self.write(sql).await?;
+        rows.iter().map(|row| self.fields(row).parsed("replaced")).collect()
     }
 
     /// Every token, also those that were revoked; the oldest first.

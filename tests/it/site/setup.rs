@@ -6,11 +6,11 @@ use std::time::Duration;
 use relay::api::{
     AskDevice, Code, CreateInvite, CreateSignIn, DeviceCode, Invite, PollDevice, RedeemInvite,
 };
-use relay::client::ClientError;
-use relay::model::{Secret, TokenScope, WorkerName};
+use relay::client::{Client, ClientError};
+use relay::model::{LeaseRef, Secret, TaskState, TokenScope, WorkerName};
 
-use super::fixture::Home;
-use super::tokens::{code, serving, stranger, worker};
+use super::fixture::{Home, TestWorker, instance};
+use super::tokens::{code, request, serving, stranger, worker};
 
 fn name(text: &str) -> WorkerName {
     text.parse().expect("a name")
@@ -332,4 +332,54 @@ impl Http {
             body: answer.text().await.expect("text"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_machine_that_is_set_up_again_takes_the_place_of_the_one_before() {
+    let home = serving().await;
+    let project = home.link("shop").await;
+    let client = stranger(&home);
+    let mut before: Option<(Client, LeaseRef)> = None;
+    for round in 1..=3 {
+        let made = invite(&home, Some("mach"), 3600).await;
+        let given = client.redeem(&redeem(&made, None, "x")).await.expect("a token");
+        let new = stranger(&home).with_token(given.secret.secret());
+        if let Some((old, lease)) = before {
+            assert_eq!(code(old.who_am_i().await), Code::Unauthorized);
+            let task = home.client.task(&lease.task).await.expect("the task").task;
+            assert_eq!(task.state, TaskState::Queued, "its lease ended with its token");
+            let ended = task.message.unwrap_or_default();
+            assert!(ended.contains("the token of its worker was revoked"), "{ended}");
+            home.client.cancel(&lease.task, "ann").await.expect("an end");
+        }
+        home.add(&project, "claude").await;
+        let worker = TestWorker::register(new.clone(), "mach", instance("mach", round)).await;
+        let lease = worker.claim().await.expect("a task").lease.reference();
+        before = Some((new, lease));
+    }
+    // A person's approval does the same; what another worker has stays.
+    let (_, lap) = worker(&home, "lap").await;
+    let by_hand = request(&[TokenScope::WorkClaim], Some("mach"));
+    home.client.create_token(&by_hand).await.expect("a second one");
+    let asked = ask(&home, "mach").await;
+    let session = sign_in(&home).await;
+    let page = http(&home).get(url(&home, "/device"), Some(&session)).await;
+    let (csrf, user_code) = (field(&page.body, "csrf"), asked.user_code.as_str());
+    let form = format!("csrf={csrf}&user_code={user_code}&decision=approve");
+    http(&home).post(url(&home, "/device"), Some(&session), &form).await;
+    let poll = PollDevice { device_code: asked.device_code.clone() };
+    let given = client.poll_device(&poll).await.expect("a token");
+    assert!(stranger(&home).with_token(given.secret.secret()).who_am_i().await.is_ok());
+    let (old, lease) = before.expect("the last one");
+    assert_eq!(code(old.who_am_i().await), Code::Unauthorized);
+    let task = home.client.task(&lease.task).await.expect("the task").task;
+    assert_eq!(task.state, TaskState::Queued);
+    assert!(lap.client.who_am_i().await.is_ok());
+    let good = home.client.tokens().await.expect("tokens").into_iter();
+    let good: Vec<_> = good
+        .filter(|token| token.revoked_at.is_none() && token.worker == Some(name("mach")))
+        .map(|token| token.id)
+        .collect();
+    assert_eq!(good, [given.token.id]);
+    home.owner.close().await;
 }
