@@ -34,10 +34,10 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Is told how each request went, so that one place knows how it stands with the site.
 pub trait Reach: fmt::Debug + Send + Sync {
-    /// The site answered.
-    fn answered(&self);
-    /// It refused, or it, or the way to it, failed.
-    fn failed(&self, error: &ClientError);
+    /// The site answered a request for `route`.
+    fn answered(&self, route: &str);
+    /// It refused that, or it, or the way to it, failed.
+    fn failed(&self, route: &str, error: &ClientError);
 }
 
 /// A site, as functions. Cheap to clone; clones share their connections.

@@ -120,7 +120,7 @@ impl Transport {
             // It may have been cut after a long while: whoever holds it knows what that means.
             let answer = self.exchange(Method::GET, &path, None, after).await;
             if let (Some(reach), Ok(_)) = (&self.reach, &answer) {
-                reach.answered();
+                reach.answered(&path);
             }
             return answer?.read(&path);
         }
@@ -162,8 +162,8 @@ impl Transport {
         let answer = self.exchange(method, path, body, after).await;
         if let Some(reach) = &self.reach {
             match &answer {
-                Ok(_) => reach.answered(),
-                Err(error) => reach.failed(error),
+                Ok(_) => reach.answered(path),
+                Err(error) => reach.failed(path, error),
             }
         }
         answer

@@ -1,5 +1,6 @@
 //! How it stands with the site, as this worker hears it: an absence is said once, and its end.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,11 +14,26 @@ use crate::model::{Clock, Timestamp};
 /// An absence is told of once it lasted so long: a site that is started anew is back sooner.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 
+/// How often it is looked whether the site is itself again.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Something in the site's place is told of once it has answered a request for so long, while the
+/// site answers others: a proxy that is started anew is gone sooner.
+const STRANGE_AFTER: Duration = Duration::from_secs(60);
+
+/// A request that was not asked again for so long is nobody's any more. The longest pause between
+/// two tries is a minute, and a proxy's `Retry-After` five.
+const FORGOTTEN: Duration = Duration::from_secs(6 * 60);
+
+/// So many requests are watched; a worker has few under way.
+const WATCHED: usize = 100;
+
 /// Hears of each request of a worker.
 pub struct Standing {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     absence: Mutex<Option<Absence>>,
+    strange: Mutex<Strange>,
     refused: Mutex<Option<ClientError>>,
     barred: CancellationToken,
 }
@@ -29,6 +45,36 @@ struct Absence {
     began: Duration,
     since: Timestamp,
     told: bool,
+}
+
+/// What is answered by something that is no relay, while the site may answer the rest. All times are
+/// by [`Clock::uptime`].
+#[derive(Debug, Default)]
+struct Strange {
+    /// When it began and was last so, by route.
+    routes: HashMap<String, (Duration, Duration)>,
+    told: bool,
+    /// When the site itself answered something last.
+    answered: Option<Duration>,
+}
+
+impl Strange {
+    /// Notes an answer that was not the site's. Whether a person should hear of it now.
+    fn heard(&mut self, route: &str, now: Duration) -> bool {
+        self.routes.retain(|_, (_, last)| now.saturating_sub(*last) < FORGOTTEN);
+        if self.routes.is_empty() {
+            self.told = false;
+        }
+        if self.routes.len() >= WATCHED && !self.routes.contains_key(route) {
+            return false;
+        }
+        let (began, last) = self.routes.entry(route.to_owned()).or_insert((now, now));
+        *last = now;
+        let late = now.saturating_sub(*began) >= STRANGE_AFTER;
+        let tells = late && !self.told && self.answered.is_some_and(|at| at > *began);
+        self.told |= tells;
+        tells
+    }
 }
 
 impl std::fmt::Debug for Standing {
@@ -45,6 +91,7 @@ impl Standing {
             clock,
             observer,
             absence: Mutex::default(),
+            strange: Mutex::default(),
             refused: Mutex::default(),
             barred: CancellationToken::new(),
         }
@@ -60,20 +107,62 @@ impl Standing {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Absence>> {
-        self.absence.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a request of this worker is answered by something that is no relay.
+    pub fn is_strange(&self) -> bool {
+        let now = self.clock.uptime();
+        let strange = self.strange();
+        strange.routes.values().any(|(_, last)| now.saturating_sub(*last) < FORGOTTEN)
     }
-}
 
-impl Reach for Standing {
-    fn answered(&self) {
+    /// Completes once `drain` was said, `grace` has passed since this was asked, and something else
+    /// answers in the site's place: waiting for that to end may have no end.
+    pub async fn strange_after(&self, drain: &CancellationToken, grace: Duration) {
+        drain.cancelled().await;
+        tokio::time::sleep(grace).await;
+        while !self.is_strange() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn strange(&self) -> MutexGuard<'_, Strange> {
+        self.strange.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The site is there, whatever it said.
+    fn is_there(&self) {
         let absence = self.lock().take();
         if let Some(absence) = absence.filter(|absence| absence.told) {
             self.observer.site_back(self.clock.uptime().saturating_sub(absence.began));
         }
     }
 
-    fn failed(&self, error: &ClientError) {
+    fn lock(&self) -> MutexGuard<'_, Option<Absence>> {
+        self.absence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reach for Standing {
+    fn answered(&self, route: &str) {
+        let now = self.clock.uptime();
+        {
+            let mut strange = self.strange();
+            strange.routes.remove(route);
+            strange.answered = Some(now);
+        }
+        self.is_there();
+    }
+
+    fn failed(&self, route: &str, error: &ClientError) {
+        if let ClientError::Foreign { .. } = error {
+            let now = self.clock.uptime();
+            let tells = self.strange().heard(route, now);
+            if tells {
+                let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+                self.observer.warning(&format!(
+                    "{error}, for a minute now, while the site answers other requests{hint}"
+                ));
+            }
+        }
         if !error.is_passing() {
             if error.code() == Some(Code::Unauthorized) {
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +170,7 @@ impl Reach for Standing {
                 drop(refused);
                 self.barred.cancel();
             }
-            return self.answered();
+            return self.answered(route);
         }
         if !error.is_away() {
             return;
@@ -129,6 +218,9 @@ mod tests {
         fn site_away(&self, since: Timestamp, _: &str) {
             self.0.lock().unwrap().push(format!("away since {since}"));
         }
+        fn warning(&self, text: &str) {
+            self.0.lock().unwrap().push(text.to_owned());
+        }
         fn site_back(&self, after: Duration) {
             self.0.lock().unwrap().push(format!("back after {}", after.as_secs()));
         }
@@ -139,20 +231,58 @@ mod tests {
         let (clock, told) = (Arc::new(Seconds::default()), Arc::new(Told::default()));
         let standing = Standing::new(clock.clone(), told.clone());
         let gone = ClientError::Unreachable { endpoint: "x".to_owned(), why: "gone".to_owned() };
-        standing.failed(&gone);
+        standing.failed("/x", &gone);
         clock.0.store(1, Ordering::Relaxed);
-        standing.answered();
+        standing.answered("/x");
         for second in 2..100 {
             clock.0.store(second, Ordering::Relaxed);
-            standing.failed(&gone);
+            standing.failed("/x", &gone);
         }
         // What is refused was answered.
-        standing.failed(&ClientError::Refused(Problem::new(Code::LeaseLost, "lost")));
-        standing.answered();
+        standing.failed("/x", &ClientError::Refused(Problem::new(Code::LeaseLost, "lost")));
+        standing.answered("/x");
         let said = told.0.lock().unwrap().clone();
         assert_eq!(said, ["away since 2000", "back after 97"]);
         assert!(!standing.barred.is_cancelled());
-        standing.failed(&ClientError::Refused(Problem::new(Code::Unauthorized, "revoked")));
+        standing.failed("/x", &ClientError::Refused(Problem::new(Code::Unauthorized, "revoked")));
         assert!(standing.barred.is_cancelled());
+    }
+
+    fn page() -> ClientError {
+        let (endpoint, route) = ("x".to_owned(), "/pulls".to_owned());
+        ClientError::Foreign { endpoint, route, status: 404, retry_after: None }
+    }
+
+    #[test]
+    fn what_answers_in_the_sites_place_is_said_once_after_a_minute() {
+        let (clock, told) = (Arc::new(Seconds::default()), Arc::new(Told::default()));
+        let standing = Standing::new(clock.clone(), told.clone());
+        for second in 0..300 {
+            clock.0.store(second, Ordering::Relaxed);
+            standing.failed("/pulls", &page());
+            standing.answered("/heartbeat");
+        }
+        let said = told.0.lock().unwrap().clone();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("/pulls with 404") && said[0].contains("proxy"), "{said:?}");
+        assert!(standing.is_strange());
+        standing.answered("/pulls");
+        assert!(!standing.is_strange());
+    }
+
+    #[tokio::test]
+    async fn a_drain_waits_for_the_site_and_not_for_what_is_in_its_place() {
+        let clock = Arc::new(Seconds::default());
+        let standing = Standing::new(clock.clone(), Arc::new(Told::default()));
+        let drain = CancellationToken::new();
+        let waits = |grace| tokio::time::timeout(Duration::from_millis(50), grace);
+        standing.failed("/pulls", &page());
+        assert!(waits(standing.strange_after(&drain, Duration::ZERO)).await.is_err(), "no drain");
+        drain.cancel();
+        let late = Duration::from_secs(3600);
+        assert!(waits(standing.strange_after(&drain, late)).await.is_err(), "the grace");
+        standing.strange_after(&drain, Duration::ZERO).await;
+        standing.answered("/pulls");
+        assert!(waits(standing.strange_after(&drain, Duration::ZERO)).await.is_err(), "it is back");
     }
 }

@@ -145,7 +145,7 @@ impl Bell {
                 Ring::Quiet
             }
             error => {
-                self.standing.failed(error);
+                self.standing.failed("/work/doorbell", error);
                 let wait = self.away.wait(jitter(&self.ids.uuid()), error.retry_after());
                 tracing::debug!(%error, wait_ms = wait.as_millis(), "the bell cannot be asked");
                 self.pause = Some(wait);

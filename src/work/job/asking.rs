@@ -37,7 +37,13 @@ impl Job {
         &self,
         asking: impl Future<Output = Result<T, ForgeError>>,
     ) -> Result<T, Stop> {
-        self.signal.guard(asking).await?.map_err(|error| match self.signal.reason() {
+        let answer = if self.is_local() {
+            // Its pull request is a row on the site.
+            self.while_the_site_is_itself(asking).await?
+        } else {
+            self.signal.guard(asking).await?
+        };
+        answer.map_err(|error| match self.signal.reason() {
             // A pull request that is a row is written under the lease.
             Some(reason) => reason.into(),
             None => forge_stop(error),

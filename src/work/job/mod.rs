@@ -44,6 +44,10 @@ use tokio_util::sync::CancellationToken;
 /// that was not begun costs nothing, and what was done is not thrown away.
 const PATIENCE: Patience = Patience::WhileAway(Duration::from_secs(120));
 
+/// How long a site that does not answer is waited for once the worker is told to end: the next start
+/// hands in what there is.
+const LAST_WORD: Duration = Duration::from_secs(60);
+
 /// What every job of a worker shares.
 pub struct Context {
     /// The site.
@@ -230,7 +234,7 @@ impl Job {
     {
         let (clock, ids) = (&*self.shared.clock, &*self.shared.ids);
         let asking = self.renewal.saying(|| persistently(clock, ids, patience, &ask));
-        match self.signal.guard(asking).await? {
+        match self.while_the_site_is_itself(asking).await? {
             Ok(value) => Ok(value),
             Err(ClientError::Refused(problem)) if problem.code == Code::LeaseLost => {
                 Err(self.signal.reason().unwrap_or(StopReason::LeaseLost).into())
@@ -239,6 +243,22 @@ impl Job {
                 StopReason::WorkerStopped,
                 format!("the site did not take the job's report: {error}"),
             )),
+        }
+    }
+
+    /// Waits for the site, unless the job is stopped, or the worker was told to end and something
+    /// that is no relay answers in the site's place. What was done is recorded or kept.
+    async fn while_the_site_is_itself<T>(
+        &self,
+        asking: impl Future<Output = T>,
+    ) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            answer = self.signal.guard(asking) => Ok(answer?),
+            () = self.shared.standing.strange_after(&self.draining, LAST_WORD) => {
+                let text = "something else answers in the site's place, and the worker ends";
+                Err(Stop::new(StopReason::WorkerStopped, text))
+            }
         }
     }
 

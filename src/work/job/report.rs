@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::halt::set_aside;
-use super::{Job, Report, Stop};
+use super::{Job, LAST_WORD, Report, Stop};
 use crate::api::{RecordRequest, ReleaseRequest};
 use crate::model::{Disposition, Effect, LEASE, Lease, Passage, StopReason, Timestamp};
 use crate::work::courier::{self, is_lost, kept_words};
@@ -17,8 +17,7 @@ use crate::work::persist::{Patience, persistently};
 /// How long a site that is there and fails is told of an effect or a result before the job's slot
 /// is given to other work. What it was told stays here and is handed in beside the jobs.
 const PATIENCE: Patience = Patience::WhileAway(Duration::from_secs(20 * 60));
-/// The same once the worker is told to end, and to stop: the next start hands it in.
-const LAST_WORD: Duration = Duration::from_secs(60);
+/// As [`LAST_WORD`] once the worker is told to stop.
 const LAST_WORD_STOPPED: Duration = Duration::from_secs(5);
 
 /// A clock that is off by less is as good as right.

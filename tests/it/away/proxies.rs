@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use relay::model::Clock as _;
 use relay::system::SystemClock;
+use rustix::process::Signal;
 
 use crate::support::full::{full, skip};
 use crate::support::house::Working;
@@ -154,4 +155,30 @@ fn full_connections_that_died_without_a_word_are_noticed() {
     let worker = worker(&served, &["--max-interval", "5"]);
     served.proxy.drop_silently();
     done_within(&served, &slug, &worker, Duration::from_secs(60));
+}
+
+#[test]
+fn full_a_drain_ends_although_something_else_answers_in_the_sites_place() {
+    if !full() {
+        return skip("it takes minutes");
+    }
+    let (served, slug) = site();
+    served.proxy.only("/pulls", Fate::Page(404, None));
+    let mut worker = worker(&served, &[]);
+    let task = served.house.task(&slug, LANE, "Say more");
+    worker.until("the pull request", || served.proxy.count("/pulls") > 0);
+    worker.within(Duration::from_secs(180), "the word", || {
+        worker.said().contains("and not as a relay site does, for a minute now")
+    });
+    worker.signal(Signal::TERM);
+    worker.within(Duration::from_secs(90), "the end of the job", || {
+        worker.said().contains("something else answers in the site's place")
+    });
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+    assert_eq!(worker.said().matches("for a minute now").count(), 1, "{}", worker.said());
+    // What was done is done: the next goes on from it.
+    assert_eq!(served.house.state(&task), "queued");
+    served.proxy.all(Fate::Pass);
+    served.relay("a", &["work", "--once", "--name", "a", "--lanes", LANE]).ok();
+    assert_eq!(served.house.state(&task), "review");
 }
