@@ -89,3 +89,29 @@ async fn pg_an_invite_of_one_site_is_traded_in_at_the_other() {
     assert_eq!(code(stranger(a).redeem(&redeem).await), Code::Forbidden, "it is good once");
     pair.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_a_machine_that_is_set_up_again_at_one_site_is_replaced_at_the_other() {
+    let Some(pair) = Pair::new().await else { return };
+    let (a, b) = (&pair.a, &pair.b);
+    let project = a.link("shop").await;
+    let (_, _, worker) = with_token(b, "mach").await;
+    a.add(&project, "claude").await;
+    let lease = worker.claim().await.expect("the task").lease;
+    let name = worker.request.name.clone();
+    let invite =
+        CreateInvite { worker: Some(name.clone()), expires_in: 3600, by: "ann".to_owned() };
+    let invite = a.client.invite(&invite).await.expect("an invite");
+    let redeem = RedeemInvite { code: invite.code, name: None, host: name.clone() };
+    let given = stranger(a).redeem(&redeem).await.expect("a token");
+    let task = a.client.task(&lease.task).await.expect("the task").task;
+    assert_eq!(task.state, relay::model::TaskState::Queued);
+    Pair::heard(a, b).await;
+    assert_eq!(code(worker.client.tasks(None).await), Code::Unauthorized);
+    assert!(stranger(b).with_token(given.secret.secret()).tasks(None).await.is_ok());
+    // A person's approval is the same write.
+    let by = given.token.created_by.clone();
+    let installed = a.owner.site().queue.install(&name, by).await.expect("a token");
+    assert_eq!(installed.replaced, [given.token.id]);
+    pair.close().await;
+}
