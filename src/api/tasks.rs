@@ -37,7 +37,7 @@ pub struct TasksQuery {
     /// Only tasks in this state.
     #[serde(default)]
     pub state: Option<TaskState>,
-    /// Said by programs of this version's beginning; the answer is the same without it.
+    /// Taken, and changes nothing: a list has no texts and short titles in any case.
     #[serde(default)]
     pub lines: bool,
 }

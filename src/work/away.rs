@@ -107,11 +107,16 @@ impl Standing {
         })
     }
 
-    /// Whether a request of this worker is answered by something that is no relay.
+    /// Whether a request of this worker is answered by something that is no relay, while the site
+    /// answers others. One that is away behind a proxy answers nothing.
     pub fn is_strange(&self) -> bool {
         let now = self.clock.uptime();
         let strange = self.strange();
-        strange.routes.values().any(|(_, last)| now.saturating_sub(*last) < FORGOTTEN)
+        let Some(answered) = strange.answered else { return false };
+        strange
+            .routes
+            .values()
+            .any(|(began, last)| answered > *began && now.saturating_sub(*last) < FORGOTTEN)
     }
 
     /// Completes once `drain` was said, `grace` has passed since this was asked, and something else
@@ -279,6 +284,9 @@ mod tests {
         standing.failed("/pulls", &page());
         assert!(waits(standing.strange_after(&drain, Duration::ZERO)).await.is_err(), "no drain");
         drain.cancel();
+        assert!(waits(standing.strange_after(&drain, Duration::ZERO)).await.is_err(), "all away");
+        clock.0.store(1, Ordering::Relaxed);
+        standing.answered("/heartbeat");
         let late = Duration::from_secs(3600);
         assert!(waits(standing.strange_after(&drain, late)).await.is_err(), "the grace");
         standing.strange_after(&drain, Duration::ZERO).await;
