@@ -8,7 +8,9 @@ use clap::Args;
 use super::context::Context;
 use super::error::Failure;
 use super::exit::Exit;
-use crate::api::LinkProject;
+use super::output::one_line;
+use crate::api::{Code, LinkProject};
+use crate::client::Client;
 use crate::model::disk::quoted;
 use crate::model::{ForgeKind, Project, RepoName};
 use crate::work::linked::Linked;
@@ -43,14 +45,24 @@ impl Options {
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let request = self.request(context)?;
         let site = context.site().await?;
-        let linked = site.link(&request).await;
+        let linked = match site.link(&request).await {
+            Err(error) if error.code() == Some(Code::Forbidden) => {
+                there_already(&site, &request).await.ok_or(error)
+            }
+            answer => answer,
+        };
         let namesake = match &linked {
             Ok(project) if project.slug != request.slug => site.project(&request.slug).await.ok(),
             _ => None,
         };
         site.close().await;
         let project = linked?;
-        if project.forge == ForgeKind::Local {
+        if let Some(path) = &request.path {
+            // What the person named, not what the site says of it.
+            if !is_same_repository(path, &project.remote) {
+                let text = format!("the site linked {}, not {path}", one_line(&project.remote));
+                return Err(Failure::new(Exit::Failed, text).into());
+            }
             Linked::of(&context.config.home).add(&project.remote).with_context(|| {
                 format!("{} is linked, and this machine could not note it", project.slug)
             })?;
@@ -112,6 +124,24 @@ impl Options {
     }
 }
 
+/// A repository of this disk that somebody linked before: whoever may only work says by linking it
+/// that work may be sent into it here.
+async fn there_already(site: &Client, request: &LinkProject) -> Option<Project> {
+    let path = request.path.as_deref()?;
+    let mut projects = site.projects().await.ok()?.into_iter();
+    projects.find(|project| {
+        project.forge == ForgeKind::Local
+            && project.host == request.host
+            && is_same_repository(path, &project.remote)
+    })
+}
+
+/// Whether both name one repository: a folder, or the `.git` in it.
+fn is_same_repository(one: &str, other: &str) -> bool {
+    let folder = |path: &str| path.strip_suffix("/.git").unwrap_or(path).to_owned();
+    !other.is_empty() && folder(one) == folder(other)
+}
+
 /// Why a local repository got another name than its folder's: somebody has that one.
 fn renamed(namesake: &Project, project: &Project) -> String {
     let (old, new) = (Path::new(&namesake.remote), Path::new(&project.remote));
@@ -145,6 +175,16 @@ mod tests {
 
     fn options(repository: &str) -> Options {
         Options { repository: repository.to_owned(), name: None, json: false }
+    }
+
+    #[test]
+    fn a_site_cannot_have_another_repository_noted() {
+        assert!(is_same_repository("/r/shop", "/r/shop"));
+        assert!(is_same_repository("/r/shop/.git", "/r/shop"));
+        assert!(is_same_repository("/r/shop", "/r/shop/.git"));
+        for other in ["", "/", "/r", "/r/shop2", "/r/secret", "/r/shop/sub"] {
+            assert!(!is_same_repository("/r/shop", other), "{other}");
+        }
     }
 
     #[test]

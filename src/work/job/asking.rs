@@ -118,7 +118,7 @@ fn own_forge(asked: &str, own: &str) -> Result<(), Stop> {
 fn not_linked(path: &str) -> Stop {
     let why = StopReason::RepoUnusable { why: RepoProblem::NoAccess };
     Stop::new(why, format!("{path} was not linked from this worker's RELAY_HOME")).hint(format!(
-        "`relay link {}` on that machine with an admin's RELAY_TOKEN, then `relay task retry`",
+        "`relay link {}` there, as the worker's user with its RELAY_HOME; then `relay task retry`",
         quoted(Path::new(path))
     ))
 }
