@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use relay::model::{StopReason, TaskState};
+use relay::model::{Secret, StopReason, TaskState};
+use sqlx::{AnyConnection, Connection, Row};
 
 use super::fixture::{Home, until};
+use super::tokens::{serving_in, worker};
+use crate::support::postgres::Database;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -34,6 +37,54 @@ async fn an_idle_hour_with_a_hundred_workers_runs_no_statement() {
     }
     assert_eq!(home.owner.site().queue.statements() - before, 0);
     home.owner.close().await;
+}
+
+/// The same on a server and over TCP, each worker with a token of its own. The server's own book says
+/// when a session of the site did anything last.
+#[tokio::test]
+async fn pg_an_idle_hour_with_a_hundred_workers_over_tcp_runs_no_statement() {
+    let Some(database) = Database::new().await else { return };
+    let url = Some(Secret::new(&database.url));
+    let home = serving_in(tempfile::tempdir().expect("a folder"), |c| c.database = url).await;
+    let project = home.link("shop").await;
+    let mut workers = Vec::new();
+    for n in 0..100 {
+        workers.push(worker(&home, &format!("w{n}")).await.1);
+    }
+    home.add(&project, "claude").await;
+    let lease = workers[0].claim().await.expect("the task").lease;
+    let end = workers[0].end(&lease, StopReason::NoChanges);
+    workers[0].client.release(&lease.reference(), &end).await.expect("it is ended");
+    home.rest().await;
+
+    let last = "select max(extract(epoch from state_change) * 1000000)::bigint
+        from pg_stat_activity where application_name = 'relay' and datname = current_database()";
+    let site = home.owner.site();
+    let (asked, before) = (site.queue.statements(), number(&database.url, last).await);
+    for round in 0..12 {
+        let held: Vec<_> = workers.iter().map(|worker| worker.hold(1, 0)).collect();
+        home.held(100).await;
+        home.pass(5 * MINUTE).await;
+        // The database's clock goes by this one, and its sleepers by the machine's time: they are
+        // told to look.
+        site.bell.stepped();
+        for answer in join_all(held).await {
+            assert_eq!(answer.expect("an answer").queued, 0, "round {round}");
+        }
+    }
+    assert_eq!(site.queue.statements() - asked, 0);
+    assert_eq!(number(&database.url, last).await, before, "a session of the site did something");
+    workers[0].client.tasks(None).await.expect("tasks");
+    assert!(number(&database.url, last).await > before, "the server's book shows nothing");
+    home.owner.close().await;
+}
+
+/// A number that one statement gives, on a connection that is not the site's.
+async fn number(url: &str, text: &'static str) -> i64 {
+    let mut connection = AnyConnection::connect(url).await.expect("the server");
+    let row = sqlx::query(text).fetch_one(&mut connection).await.expect("a row");
+    connection.close().await.expect("an end");
+    row.get(0)
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub async fn serving() -> Home {
     serving_in(tempfile::tempdir().expect("a folder"), |_| {}).await
 }
 
-async fn serving_in(folder: tempfile::TempDir, change: impl FnOnce(&mut OwnerConfig)) -> Home {
+pub async fn serving_in(folder: tempfile::TempDir, change: impl FnOnce(&mut OwnerConfig)) -> Home {
     let clock = ManualClock::default();
     let mut config = config(folder.path(), Role::Serve, Arc::new(clock.clone()));
     config.listen = Some(relay::site::serve::Listen::on(([127, 0, 0, 1], 0).into()));
