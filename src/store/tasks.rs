@@ -25,53 +25,18 @@ impl Store {
     /// met and than its end; the text is then the wish's, and it starts over.
     pub async fn ask(&self, new: &NewTask, now: Timestamp) -> Result<Asked, StoreError> {
         let actor = format!("user:{}", new.asked_by);
-        let sql = Sql::new(concat!(
-            "-- A wish for a task under way is met by it, also once it has ended.
-            update tasks set seen_at = $7
-            where slug = $1 and number = $2 and lane = $3 and seen_at < $7
-              and state not in ('review', 'failed', 'done', 'cancelled');
-            update tasks set state = 'queued', request_epoch = epoch, retries = 0,
-                deaths_from = epoch, parked_until = null, stop_reason = null, message = null, title = $4, body = $5,
-                asked_by = $6, seen_at = $7, asked_at = $8, updated_at = $8
-            where slug = $1 and number = $2 and lane = $3
-              and state in ('review', 'failed', 'done', 'cancelled')
-              and seen_at < $7
-              -- An end that lies ahead of us was stamped before the clock went back.
-              and (updated_at < $7 or updated_at > $8)
-            returning id as again;
-            insert into events (at, kind, actor, task_id, data)
-                select $8, 'task.queued', $9, id, '{\"why\":\"again\"}' from tasks
-                where slug = $1 and number = $2 and lane = $3 and changes() = 1;
-            insert into tasks (id, slug, number, lane, state, title, body, asked_by, seen_at,
-                asked_at, created_at, updated_at)
-            select p.slug || '#' || coalesce($2, p.next_number) || case when exists (
-                    select 1 from tasks o
-                    where o.slug = p.slug and o.number = coalesce($2, p.next_number)
-                ) then ':' || $3 else '' end,
-                p.slug, coalesce($2, p.next_number), $3, 'queued', $4, $5, $6, $7, $8, $8, $8
-            from projects p where p.slug = $1
-            on conflict (slug, number, lane) do nothing
-            returning id as added;
-            insert into events (at, kind, actor, task_id, data)
-                select $8, 'task.queued', $9, id, '{\"why\":\"new\"}' from tasks
-                where slug = $1 and lane = $3 and changes() = 1
-                  and number = coalesce($2, (select next_number from projects where slug = $1));
-            select ",
-            task_columns!(),
-            " from tasks where slug = $1 and lane = $3
-                and number = coalesce($2, (select next_number from projects where slug = $1));
-            update projects set next_number = coalesce($2, next_number) + 1
-            where slug = $1 and next_number <= coalesce($2, next_number)"
-        ))
-        .bind(new.slug.to_string())
-        .bind(new.number.map(|n| i64::try_from(n).unwrap_or(i64::MAX)))
-        .bind(new.lane.to_string())
-        .bind(new.title.clone())
-        .bind(new.body.clone())
-        .bind(new.asked_by.clone())
-        .bind(new.seen_at.0)
-        .bind(now.0)
-        .bind(actor);
+        // Without a number it is a task that is not there yet.
+        let again = if new.number.is_some() { AGAIN } else { "" };
+        let sql = Sql::made(format!("{again}{ADDED}"))
+            .bind(new.slug.to_string())
+            .bind(new.number.map(|n| i64::try_from(n).unwrap_or(i64::MAX)))
+            .bind(new.lane.to_string())
+            .bind(new.title.clone())
+            .bind(new.body.clone())
+            .bind(new.asked_by.clone())
+            .bind(new.seen_at.0)
+            .bind(now.0)
+            .bind(actor);
         let rows = self.write(sql).await?;
         let (mut again, mut added, mut task) = (false, false, None);
         for row in rows.iter().map(|row| self.fields(row)) {
@@ -159,6 +124,49 @@ impl Store {
         rows.iter().map(need).collect()
     }
 }
+
+/// A wish for a task that is there.
+const AGAIN: &str = "-- A wish for a task under way is met by it, also once it has ended.
+    update tasks set seen_at = $7
+    where slug = $1 and number = $2 and lane = $3 and seen_at < $7
+      and state not in ('review', 'failed', 'done', 'cancelled');
+    update tasks set state = 'queued', request_epoch = epoch, retries = 0,
+        deaths_from = epoch, parked_until = null, stop_reason = null, message = null, title = $4, body = $5,
+        asked_by = $6, seen_at = $7, asked_at = $8, updated_at = $8
+    where slug = $1 and number = $2 and lane = $3
+      and state in ('review', 'failed', 'done', 'cancelled')
+      and seen_at < $7
+      -- An end that lies ahead of us was stamped before the clock went back.
+      and (updated_at < $7 or updated_at > $8)
+    returning id as again;
+    insert into events (at, kind, actor, task_id, data)
+        select $8, 'task.queued', $9, id, '{\"why\":\"again\"}' from tasks
+        where slug = $1 and number = $2 and lane = $3 and changes() = 1;
+";
+
+/// A wish for a task that is not there yet, and the task as it is then.
+const ADDED: &str = concat!(
+    "insert into tasks (id, slug, number, lane, state, title, body, asked_by, seen_at,
+        asked_at, created_at, updated_at)
+    select p.slug || '#' || coalesce($2, p.next_number) || case when exists (
+            select 1 from tasks o
+            where o.slug = p.slug and o.number = coalesce($2, p.next_number)
+        ) then ':' || $3 else '' end,
+        p.slug, coalesce($2, p.next_number), $3, 'queued', $4, $5, $6, $7, $8, $8, $8
+    from projects p where p.slug = $1
+    on conflict (slug, number, lane) do nothing
+    returning id as added;
+    insert into events (at, kind, actor, task_id, data)
+        select $8, 'task.queued', $9, id, '{\"why\":\"new\"}' from tasks
+        where slug = $1 and lane = $3 and changes() = 1
+          and number = coalesce($2, (select next_number from projects where slug = $1));
+    select ",
+    task_columns!(),
+    " from tasks where slug = $1 and lane = $3
+        and number = coalesce($2, (select next_number from projects where slug = $1));
+    update projects set next_number = coalesce($2, next_number) + 1
+    where slug = $1 and next_number <= coalesce($2, next_number)"
+);
 
 /// The oldest tasks of a class.
 pub(super) const NEEDS_SQLITE: &str = "cross join tasks on tasks.id in (

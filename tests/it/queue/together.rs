@@ -388,7 +388,7 @@ async fn pg_ends_at_once_are_each_under_their_own_lease() {
         let (hand, lease): &(&Hand, LeaseRef) = &ends[at];
         let end = RunEnd {
             summary: Some(format!("said \0 by \"{}\"\n", hand.worker.name)),
-            usage: Some(usage.clone()),
+            usage: Some(Usage { cost_usd: (at < 2).then_some(0.1), ..usage.clone() }),
             pr: Some(7),
             ..RunEnd::bare(StopReason::Finished)
         };
@@ -410,8 +410,9 @@ async fn pg_ends_at_once_are_each_under_their_own_lease() {
     }
     let asked = b.queue.statements();
     ending.extend((0..6).map(|at| (at, finish(at))));
-    // Six writes, and one question: the third's old run is no longer known by heart.
-    while b.queue.statements() < asked + 7 {
+    // Six writes, and three questions: of the two that report a cost, and of the third, whose old run
+    // is no longer known by heart.
+    while b.queue.statements() < asked + 9 {
         tokio::task::yield_now().await;
     }
     sqlx::raw_sql("rollback").execute(&mut other).await.expect("an end");
@@ -440,7 +441,7 @@ async fn pg_ends_at_once_are_each_under_their_own_lease() {
         assert_eq!(run.summary.as_deref(), Some(&*said));
         let kept = run.usage.as_ref().expect("it was reported");
         assert_eq!((kept.output_tokens, kept.model.as_deref()), (Some(7), Some("m\u{fffd}n")));
-        assert_eq!(kept.cost_usd, None);
+        assert_eq!(kept.cost_usd, (at < 2).then_some(0.1));
     }
     let retaken = LeaseRef { epoch: Epoch(2), ..leases[2].clone() };
     b.finish(&retaken, &crew[2].0, StopReason::NoChanges).await.expect("it is the live one");
