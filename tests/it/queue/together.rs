@@ -18,7 +18,7 @@ use crate::support::clock::CountingIds;
 use crate::support::postgres::run;
 
 /// What is tried; each case makes a database.
-const CASES: u32 = 12;
+const CASES: u32 = 8;
 
 /// A worker of the random mix.
 #[derive(Clone, Debug)]
