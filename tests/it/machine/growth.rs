@@ -177,6 +177,7 @@ fn the_worker_lets_go_of_bundles_mirrors_and_commits_that_no_open_task_needs() {
 
 #[tokio::test]
 async fn the_write_ahead_log_does_not_stay_at_its_highest() {
+    use relay::queue::bounds::BODY_MOST;
     use sqlx::{ConnectOptions, Connection, raw_sql};
     let home = Home::open().await;
     let project = home.link("shop").await;
@@ -191,12 +192,13 @@ async fn the_write_ahead_log_does_not_stay_at_its_highest() {
             lane: "claude".parse().unwrap(),
             issue: None,
             title: Some(format!("wish {n}")),
-            body: Some("x".repeat(900_000)),
+            // The longest that a task takes, in bytes.
+            body: Some("\u{1d54f}".repeat(BODY_MOST)),
             asked_by: "ann".to_owned(),
         };
         home.client.create_task(&request).await.unwrap();
     };
-    for n in 0..22 {
+    for n in 0..80 {
         add(n).await;
     }
     let bytes = || fs::metadata(folder.join("relay.db-wal")).unwrap().len();
@@ -204,7 +206,7 @@ async fn the_write_ahead_log_does_not_stay_at_its_highest() {
     raw_sql("commit").execute(&mut reader).await.unwrap();
     reader.close().await.unwrap();
     // It starts over with a write that no reader is beside.
-    for n in 22..40 {
+    for n in 80..160 {
         if bytes() > 16 << 20 {
             add(n).await;
             home.client.status().await.unwrap();
