@@ -92,6 +92,7 @@ fn pg_a_worker_of_one_site_does_what_was_asked_of_the_other_which_dies() {
     let token = a.relay(&house, &made).ok();
     let home = house.dir.path().join("worker");
     with_lanes(&house, &home);
+    std::fs::copy(a.home.join("linked.json"), home.join("linked.json")).unwrap();
     let mut command = house.command(&["work", "--name", "w", "--lanes", LANE]);
     command
         .env("RELAY_HOME", home)
