@@ -49,6 +49,7 @@ fn full_a_machine_behind_a_proxy_becomes_a_worker_and_does_a_task() {
     assert_eq!(setup.ok(), format!("this machine is worker desk of {SITE}"));
     let doctor = desk.relay(&["doctor", "--json"]);
     assert!(doctor.out.contains(&format!("{SITE} answers: worker desk")), "{}", doctor.out);
+    assert_eq!(desk.relay(&["link", served.house.repo.to_str().unwrap()]).ok(), slug);
     let worked = desk.relay(&["work", "--once", "--lanes", LANE]);
     assert_eq!(worked.code, 0, "{worked:?}");
     assert_eq!(served.house.state(&task), "review", "{worked:?}");
