@@ -1,6 +1,6 @@
 //! `relay serve`: one queue for many machines.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,6 +40,9 @@ pub struct Options {
     /// The URL people and workers reach the site by (default: http:// and the address)
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// A proxy on another machine, whose X-Forwarded-For is believed; may be given several times
+    #[arg(long, value_name = "IP")]
+    trusted_proxy: Vec<IpAddr>,
     /// Requests a second that one token may make; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = RATE)]
     rate: u32,
@@ -114,7 +117,8 @@ impl Options {
         };
         let connections = self.connections.min(room(self.connections)).max(1);
         let rate = (self.rate > 0).then_some(self.rate);
-        Ok(Listen { public_url, rate, connections, ..Listen::on(self.addr) })
+        let proxies = self.trusted_proxy.iter().map(IpAddr::to_canonical).collect();
+        Ok(Listen { public_url, proxies, rate, connections, ..Listen::on(self.addr) })
     }
 }
 

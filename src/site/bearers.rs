@@ -54,9 +54,17 @@ pub struct Bearers {
     /// One change at a time: what was read before a token was revoked must not bring it back.
     turn: tokio::sync::Mutex<()>,
     /// When the tokens were last read because of one that was not known, in uptime.
-    asked: tokio::sync::Mutex<Option<Duration>>,
+    asked: tokio::sync::Mutex<Asked>,
     /// How many such readings were begun.
     readings: AtomicU64,
+}
+
+/// The last such reading.
+#[derive(Debug, Default)]
+struct Asked {
+    /// When it was begun, on the site's uptime.
+    at: Option<Duration>,
+    failed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +104,11 @@ impl Bearers {
             at => Some((bearer.id.clone(), Timestamp(at))),
         };
         self.read().by_hash.values().filter_map(used).collect()
+    }
+
+    /// One change at a time of what the database and this memory know.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// A token is good from now on.
@@ -139,27 +152,32 @@ impl Site {
     /// Who bears this token. One that is not known may have been made at another site a moment
     /// ago: a worker that was refused would give up, so the database is asked first. Strangers that
     /// make tokens up cause one reading in [`ASK_AGAIN`] between them, and wait for it.
-    pub async fn bearer(&self, token: &str) -> Option<Arc<Bearer>> {
+    ///
+    /// # Errors
+    /// The database's, where it could not be asked: whether the token is good is not known.
+    pub async fn bearer(&self, token: &str) -> Result<Option<Arc<Bearer>>, QueueError> {
         let find = || self.bearers.find(token, self.clock.now());
         if let Some(bearer) = find() {
-            return Some(bearer);
+            return Ok(Some(bearer));
         }
-        TokenHash::of_token(token).filter(|_| self.sites.is_many())?;
+        if TokenHash::of_token(token).is_none() || !self.sites.is_many() {
+            return Ok(None);
+        }
         let before = self.bearers.readings.load(Ordering::Acquire);
         let mut asked = self.bearers.asked.lock().await;
         // Else one was begun for somebody else since this request came, which serves it as well.
-        if self.bearers.readings.load(Ordering::Acquire) == before {
-            if let Some(at) = *asked {
+        let served = self.bearers.readings.load(Ordering::Acquire) != before && !asked.failed;
+        if !served {
+            if let Some(at) = asked.at {
                 let passed = self.clock.uptime().saturating_sub(at);
                 tokio::time::sleep(ASK_AGAIN.saturating_sub(passed)).await;
             }
-            *asked = Some(self.clock.uptime());
+            *asked = Asked { at: Some(self.clock.uptime()), failed: true };
             self.bearers.readings.fetch_add(1, Ordering::AcqRel);
-            if let Err(error) = self.reread().await {
-                tracing::warn!(%error, "a token that is not known here was not looked for");
-            }
+            self.reread().await?;
+            asked.failed = false;
         }
-        find()
+        Ok(find())
     }
 
     /// Makes a token, which is good here at once.
@@ -171,19 +189,27 @@ impl Site {
         new: NewToken,
         by: Actor,
     ) -> Result<(Token, Secret), QueueError> {
+        let turn = self.bearers.turn().await;
         let (known, secret) = self.queue.create_token(new, by).await?;
         let token = known.token.clone();
         self.bearers.add(known);
+        drop(turn);
         self.sites.tell(Notice::Tokens);
         Ok((token, secret))
     }
 
     /// A machine's token is good here at once, and what it took the place of is none: what is held
-    /// with that is let go, and the leases of the machine that had it end.
-    pub(super) async fn install(&self, installed: Installed) -> (Token, Secret) {
+    /// with that is let go, and the leases of the machine that had it end. `turn` was taken before
+    /// it was written: of two machines of one name the later one is known here as well.
+    pub(super) async fn install(
+        &self,
+        installed: Installed,
+        turn: tokio::sync::MutexGuard<'_, ()>,
+    ) -> (Token, Secret) {
         let Installed { known, secret, replaced } = installed;
         let token = known.token.clone();
         self.bearers.add(known);
+        drop(turn);
         self.sites.tell(Notice::Tokens);
         for id in replaced {
             // It is revoked already; a lease that does not end now runs out.
@@ -199,6 +225,7 @@ impl Site {
     /// # Errors
     /// The database's.
     pub async fn first_token(&self) -> Result<Option<Secret>, QueueError> {
+        let _turn = self.bearers.turn().await;
         let Some((known, secret)) = self.queue.first_token().await? else { return Ok(None) };
         self.bearers.add(known);
         self.sites.tell(Notice::Tokens);

@@ -156,11 +156,13 @@ pub(super) async fn identify(
                 let token = shown.to_str().ok().and_then(bearer_in);
                 let bearer = match token {
                     Some(token) => site.bearer(token.trim()).await,
-                    None => None,
+                    None => Ok(None),
                 };
                 match bearer {
-                    Some(bearer) => Caller::Bearer(bearer),
-                    None => return unauthorised(REVOKED),
+                    Ok(Some(bearer)) => Caller::Bearer(bearer),
+                    Ok(None) => return unauthorised(REVOKED),
+                    // A worker that was told that its token is none would give up.
+                    Err(error) => return Refusal::from(error).into_response(),
                 }
             }
         },

@@ -23,6 +23,9 @@ pub const ASKING_MOST: usize = 64;
 /// So many of one address, so that one machine cannot take all the places.
 pub const ASKING_OF_ONE: usize = 8;
 
+/// So many of the neighbours of one address: a household may have 256 and more networks of IPv6.
+const ASKING_NEAR: usize = 16;
+
 /// How long the link of `relay open` waits for its one use.
 pub const LINK_LIVES: Duration = Duration::from_secs(5 * 60);
 
@@ -101,10 +104,12 @@ impl Desk {
     pub fn ask(&self, device_code: &Secret, asking: Asking) -> bool {
         let mut inner = self.lock(asking.at);
         let waiting = inner.asking.values().filter(|w| w.asking.answer.is_none());
-        let (all, own) = waiting.fold((0, 0), |(all, own), waiting| {
-            (all + 1, own + usize::from(waiting.asking.household == asking.household))
+        let (all, own, near) = waiting.fold((0, 0, 0), |(all, own, near), waiting| {
+            let (one, other) = (waiting.asking.household, asking.household);
+            let is_near = neighbours(one) == neighbours(other);
+            (all + 1, own + usize::from(one == other), near + usize::from(is_near))
         });
-        let room = all < ASKING_MOST && own < ASKING_OF_ONE;
+        let room = all < ASKING_MOST && own < ASKING_OF_ONE && near < ASKING_NEAR;
         if room {
             let waiting = Waiting { asking, polled: None, interval: INTERVAL };
             inner.asking.insert(TokenHash::of(device_code.expose()), waiting);
@@ -189,6 +194,14 @@ impl Desk {
         inner.sessions.0.retain(|_, pass| now < pass.until);
         inner
     }
+}
+
+/// The site of a household: the /48 that IPv6 gives one (RFC 6177 §2).
+fn neighbours(household: Option<IpAddr>) -> Option<IpAddr> {
+    household.map(|address| match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(six) => IpAddr::from((u128::from(six) >> 80 << 80).to_be_bytes()),
+    })
 }
 
 /// What one secret each opens for a time.
@@ -296,6 +309,18 @@ mod tests {
         assert_eq!(desk.poll(&Secret::new("d0"), over), Polled::Expired);
         assert_eq!(desk.answer("BBBB-0001", true, Actor::site(), over), None);
         assert!(desk.ask(&Secret::new("more"), asking("BBBB-BBBB", over)), "there is room again");
+    }
+
+    #[test]
+    fn one_site_of_many_networks_does_not_take_all_places() {
+        let desk = Desk::default();
+        let ask = |n: u16, site: u16| {
+            let household = std::net::Ipv6Addr::new(0x2001, 0xdb8, site, n, 0, 0, 0, 0);
+            let household = Some(IpAddr::V6(household));
+            desk.ask(&Secret::new(format!("{site}-{n}")), Asking { household, ..asking("B", S(1)) })
+        };
+        assert_eq!((0..64).filter(|n| ask(*n, 1)).count(), ASKING_NEAR);
+        assert!(ask(1, 2), "another site");
     }
 
     #[test]

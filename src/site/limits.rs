@@ -33,17 +33,18 @@ const BUCKETS: usize = 10_000;
 pub(super) struct Peer {
     /// What the connection says.
     pub address: SocketAddr,
-    /// Whether a proxy may stand before the site: it is known by another URL than its address.
+    /// Whether it is a proxy that tells whose requests it brings: one of this machine, where the site
+    /// is known by another URL than its address, or one that the operator named.
     pub proxied: bool,
 }
 
-/// Whose address a request is counted under. A proxy on this machine tells it, as the last of
-/// `x-forwarded-for`; what anybody else writes there is not believed, nor where no proxy is known
-/// of: a tunnel to a laptop hands on what a stranger writes. `None` on the socket.
+/// Whose address a request is counted under. A proxy tells it, as the last of `x-forwarded-for`;
+/// what anybody else writes there is not believed, nor where no proxy is known of: a tunnel to a
+/// laptop hands on what a stranger writes. `None` on the socket.
 pub(super) fn peer(extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
     let Peer { address, proxied } = extensions.get::<Peer>()?;
     let own = address.ip().to_canonical();
-    if !own.is_loopback() || !proxied {
+    if !proxied {
         return Some(own);
     }
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_address_is_believed_from_this_machine_alone() {
+    fn a_forwarded_address_is_believed_from_a_known_proxy_alone() {
         let of = |peer: &str, forwarded: &str, proxied| {
             let mut extensions = Extensions::new();
             let address = peer.parse().expect("an address");
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(from("127.0.0.1:1", "203.0.113.9, 192.0.2.7"), "192.0.2.7");
         assert_eq!(from("[::1]:1", "2001:db8::1"), "2001:db8::1");
         assert_eq!(from("127.0.0.1:1", "nonsense"), "127.0.0.1");
-        assert_eq!(from("198.51.100.4:1", "192.0.2.7"), "198.51.100.4");
+        assert_eq!(of("198.51.100.4:1", "192.0.2.7", false), "198.51.100.4");
         assert_eq!(super::peer(&Extensions::new(), &HeaderMap::new()), None);
     }
 }

@@ -47,6 +47,8 @@ pub struct Listen {
     pub public_url: Option<String>,
     /// Requests a second of one token; `None` for no limit.
     pub rate: Option<u32>,
+    /// Proxies on other machines, which tell whose requests they bring.
+    pub proxies: Vec<IpAddr>,
     /// Connections at a time.
     pub connections: usize,
     /// What every time-out of a slow client is counted in.
@@ -56,8 +58,15 @@ pub struct Listen {
 impl Listen {
     /// The address with the limits that hold unless somebody says otherwise.
     #[must_use]
-    pub const fn on(addr: SocketAddr) -> Self {
-        Self { addr, public_url: None, rate: Some(RATE), connections: CONNECTIONS, tick: TICK }
+    pub fn on(addr: SocketAddr) -> Self {
+        Self {
+            addr,
+            public_url: None,
+            proxies: Vec::new(),
+            rate: Some(RATE),
+            connections: CONNECTIONS,
+            tick: TICK,
+        }
     }
 }
 
@@ -71,7 +80,7 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
     let router = router(Arc::clone(&site), Door::Network);
     let places = Arc::new(Places { most: listen.connections, taken: Mutex::default(), site });
     let stopping = places.site.stopping.clone();
-    let (proxied, tick) = (listen.public_url.is_some(), listen.tick);
+    let (has_url, tick) = (listen.public_url.is_some(), listen.tick);
     let mut lines = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -82,7 +91,9 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
         match accepted {
             Ok((stream, peer)) => {
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                match Place::take(&places, peer.ip()) {
+                let proxied =
+                    listen.proxies.contains(&peer.ip()) || has_url && peer.ip().is_loopback();
+                match Place::take(&places, peer.ip(), proxied) {
                     Some(place) => {
                         prepare(&stream);
                         let peer = Some(Peer { address: peer, proxied });
@@ -138,11 +149,14 @@ struct Place {
 }
 
 impl Place {
-    fn take(places: &Arc<Places>, address: IpAddr) -> Option<Self> {
+    fn take(places: &Arc<Places>, address: IpAddr, proxied: bool) -> Option<Self> {
         let mut taken = places.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let own = taken.of.get(&address).copied().unwrap_or(0);
-        let most =
-            if address.is_loopback() { places.most } else { places.most * ONE_ADDRESS / 100 };
+        let most = if proxied || address.is_loopback() {
+            places.most
+        } else {
+            places.most * ONE_ADDRESS / 100
+        };
         let metrics = &places.site.metrics;
         if taken.all >= places.most || own >= most {
             metrics.turned_away.fetch_add(1, Ordering::Relaxed);

@@ -89,12 +89,13 @@ pub(super) async fn redeem(
     let inner = Arc::clone(&site);
     site.write(async move {
         let RedeemInvite { code, name, host } = request;
+        let turn = inner.bearers.turn().await;
         let redeemed = inner.queue.redeem(&code.secret(), name.as_ref(), &host).await?;
         let installed = redeemed.map_err(|why| {
             inner.tries.failed(&from);
             not_redeemed(why, name.as_ref().unwrap_or(&host).as_str())
         })?;
-        let (token, secret) = inner.install(installed).await;
+        let (token, secret) = inner.install(installed, turn).await;
         Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
     })
     .await
@@ -183,9 +184,10 @@ async fn grant(site: &Site, code: &Secret, asking: Asking) -> Answer<Json<Create
     let Some((true, by)) = asking.answer.clone() else {
         return Err(Refusal::bad("nobody answered"));
     };
+    let turn = site.bearers.turn().await;
     match site.queue.install(&asking.worker, by).await {
         Ok(installed) => {
-            let (token, secret) = site.install(installed).await;
+            let (token, secret) = site.install(installed, turn).await;
             Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
         }
         Err(error) => {

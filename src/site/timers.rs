@@ -231,17 +231,19 @@ impl Timers {
         // From here on: what is changed while the reading runs sets these again.
         let before = std::mem::take(&mut *self.lock());
         self.bell.reading_begins();
-        let read = async { Ok((self.queue.needs().await?, self.queue.next_timer().await?)) };
+        let read = async {
+            // Whoever waits is rung before the timer is looked at.
+            self.bell.read(self.queue.needs().await?);
+            self.queue.next_timer().await
+        };
         let read: Result<_, QueueError> = read.await;
         let mut state = self.lock();
         match read {
-            Ok((needs, due)) => {
+            Ok(due) => {
                 // A timer that is due although it was just swept would spin.
                 let floor = swept.map(|at| at + PAUSE);
                 let due = due.map(|at| floor.map_or(at, |floor| at.max(floor)));
                 state.due = earliest(state.due, due);
-                drop(state);
-                self.bell.read(needs);
                 Ok(())
             }
             Err(error) => {

@@ -120,7 +120,7 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
             order by t.asked_at, t.slug, t.number
             limit 1)
           and state = 'queued'
-          and exists (select 1 from workers where id = $1 and instance_id = $2)
+          and exists (select 1 from workers where id = $1 and instance_id = $2 and {LIVE_TOKEN})
           and not exists (select 1 from tasks where claim_id = $3)
           and not exists (select 1 from runs where claim_id = $3 and ended_by = 'worker');
         insert into runs (id, task_id, epoch, worker_id, instance_id, claim_id, claimed_at)
@@ -152,7 +152,8 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
 pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> String {
     format!(
         "with w as materialized (
-            select id, name, host from workers where id = $1 and instance_id = $2
+            select id, name, host from workers
+            where id = $1 and instance_id = $2 and {LIVE_TOKEN}
         ), oldest as materialized (
             select t.id from w
             cross join (values {lane_rows}) as l
@@ -198,6 +199,11 @@ pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> 
         preferences = run_preferences!(),
     )
 }
+
+/// That the token a worker registered with was not revoked, perhaps at another site a moment ago. Who
+/// came by the home's socket has none.
+const LIVE_TOKEN: &str = "not exists (select 1 from tokens k \
+    where k.id = workers.token_id and k.revoked_at is not null)";
 
 /// The lanes as rows, from the parameter `first` on.
 fn lane_rows(first: usize, lanes: usize) -> String {

@@ -2,7 +2,7 @@
 //! A site names a path; without this, whoever runs it could have any repository of this user read
 //! and pushed to.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -39,11 +39,11 @@ impl Linked {
         if let Some(home) = self.file.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(home)?;
         }
-        let fresh = self.file.with_extension("new");
-        let mut file = File::create(&fresh)?;
+        let home = self.file.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new().prefix(".linked-").tempfile_in(home)?;
         file.write_all(&serde_json::to_vec(&paths)?)?;
-        file.sync_all()?;
-        fs::rename(&fresh, &self.file)
+        file.as_file().sync_all()?;
+        file.persist(&self.file).map(drop).map_err(|error| error.error)
     }
 
     fn paths(&self) -> io::Result<Vec<String>> {

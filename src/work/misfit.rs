@@ -4,7 +4,7 @@
 
 use crate::api::{Claim, ClaimRequest, ReleaseRequest};
 use crate::git::is_branch_name;
-use crate::model::StopReason;
+use crate::model::{ForgeKind, Project, StopReason};
 
 /// What mends it.
 pub const HINT: &str =
@@ -41,6 +41,9 @@ pub fn check(claim: &Claim, asked: &ClaimRequest) -> Result<(), Misfit> {
     if project.slug != task.id.repo {
         return misfit(false, format!("its repository is `{}`", project.slug));
     }
+    if !is_where_it_says(project) {
+        return misfit(false, format!("its repository is at `{}`", start(&project.remote)));
+    }
     let own = task.own_branch();
     if *branch != own {
         return misfit(false, format!("its branch is `{}`, not `{own}`", start(branch)));
@@ -50,6 +53,18 @@ pub fn check(claim: &Claim, asked: &ClaimRequest) -> Result<(), Misfit> {
         return misfit(false, format!("its default branch is `{}`", start(base)));
     }
     Ok(())
+}
+
+/// Whether the address is of that very repository: on a forge its name stands in it, and only a local
+/// one is a path. Whether this machine's login is for that forge is asked later.
+fn is_where_it_says(project: &Project) -> bool {
+    if project.forge == ForgeKind::Local {
+        return project.slug.is_local() && project.remote.starts_with('/');
+    }
+    let rest = ["https://", "http://"].iter().find_map(|s| project.remote.strip_prefix(s));
+    let Some((_, path)) = rest.and_then(|rest| rest.split_once('/')) else { return false };
+    let path = path.strip_suffix(".git").unwrap_or(path);
+    !project.slug.is_local() && path.eq_ignore_ascii_case(&project.slug.to_string())
 }
 
 impl Misfit {
@@ -92,7 +107,7 @@ mod tests {
             "lease": {"task": "acme/shop#12", "epoch": 3, "worker": WORKER, "expires_at": 1},
             "run": WORKER, "task": task, "effects": [],
             "project": {
-                "slug": "acme/shop", "forge": "github", "host": "github.com", "remote": "x",
+                "slug": "acme/shop", "forge": "github", "host": "github.com", "remote": "https://github.com/Acme/shop.git",
                 "api_base": null, "default_branch": "main", "linked_at": 1
             },
             "branch": "relay/claude-12",
@@ -116,6 +131,13 @@ mod tests {
             ("/lease/worker", json!(OTHER), true),
             ("/task/lane", json!("process:y"), false),
             ("/project/slug", json!("acme/other"), false),
+            ("/project/remote", json!("/home/me/private"), false),
+            ("/project/remote", json!("https://github.com/acme/secret.git"), false),
+            ("/project/remote", json!("https://github.com/x/acme/shop.git"), false),
+            ("/project/remote", json!("https://github.com/acme/shop.git?x"), false),
+            ("/project/remote", json!("file:///acme/shop"), false),
+            ("/project/remote", json!("https://acme"), false),
+            ("/project/forge", json!("local"), false),
             ("/branch", json!("main"), false),
             ("/branch", json!("relay/claude-13"), false),
             ("/branch", json!("../../x"), false),

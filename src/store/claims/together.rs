@@ -8,7 +8,7 @@
 
 use super::super::row::Fields;
 use super::super::sql::{Arg, Joint};
-use super::{Claim, fits, lane_rows, no_budget_left, run_preferences, task_columns};
+use super::{Claim, LIVE_TOKEN, fits, lane_rows, no_budget_left, run_preferences, task_columns};
 
 /// How `claim` is asked together with others.
 pub(super) fn joint(claim: &Claim<'_>) -> Joint {
@@ -48,7 +48,7 @@ pub(in crate::store) fn claim_text_together(lanes: usize, labels: usize) -> Stri
                 ends bigint)
             cross join lateral (
                 select name, host from workers
-                where id = a.worker and instance_id = a.instance limit 1) as w
+                where id = a.worker and instance_id = a.instance and {LIVE_TOKEN} limit 1) as w
         ), first as materialized (
             select worker as id, host, disk, forges from asked order by ask limit 1
         ), fresh as materialized (

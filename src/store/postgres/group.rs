@@ -142,6 +142,10 @@ impl Inner {
                 self.pool.keep_the_time(line).await;
             }
         }
+        // Nothing was left to write.
+        if let Some(line) = line {
+            self.pool.give_back(line);
+        }
     }
 }
 

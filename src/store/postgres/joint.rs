@@ -103,7 +103,7 @@ impl Postgres {
 }
 
 impl Inner {
-    async fn ask_next(&self) {
+    async fn ask_next(self: &Arc<Self>) {
         let _turn = self.asking.turns.acquire().await;
         if self.asking.is_empty() {
             return;
@@ -111,6 +111,9 @@ impl Inner {
         // What comes while a connection is waited for goes with the rest.
         let permit = self.pool.permit(&self.name).await;
         let writes = self.asking.take();
+        if writes.is_empty() {
+            return;
+        }
         let line = match permit {
             Ok(permit) => self.pool.line_by(permit, &self.name).await,
             Err(error) => Err(error),
@@ -121,7 +124,7 @@ impl Inner {
         }
     }
 
-    async fn write_together(&self, mut line: Line<'_>, writes: Vec<Write>) {
+    async fn write_together(self: &Arc<Self>, mut line: Line<'_>, writes: Vec<Write>) {
         let Some(statement) = statement_of(&writes) else {
             let (alone, replies) = apart(writes);
             return self.each_by_itself(Some(line), alone, replies).await;
@@ -142,10 +145,16 @@ impl Inner {
                 self.pool.lost(line);
                 refuse(writes, &error::explain_postgres(&self.name, &error));
             }
-            // All of it is undone.
+            // All of it is undone. None waits for another now: what one of them waited for may not
+            // be over yet.
             Ok(Err(_)) => {
-                let (alone, replies) = apart(writes);
-                self.each_by_itself(Some(line), alone, replies).await;
+                self.pool.give_back(line);
+                for write in writes {
+                    let inner = Arc::clone(self);
+                    tokio::spawn(async move {
+                        inner.each_by_itself(None, vec![write.alone], vec![write.reply]).await;
+                    });
+                }
             }
             Err(_) => {
                 self.pool.lost(line);

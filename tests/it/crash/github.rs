@@ -93,10 +93,10 @@ async fn dies_while_git_talks(line: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_git_fetch_whose_worker_was_killed_is_ended_by_the_next_one() {
-    dies_while_git_talks("POST /shop.git/git-upload-pack").await;
+    dies_while_git_talks("POST /acme/shop.git/git-upload-pack").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_git_push_whose_worker_was_killed_is_ended_by_the_next_one() {
-    dies_while_git_talks("POST /shop.git/git-receive-pack").await;
+    dies_while_git_talks("POST /acme/shop.git/git-receive-pack").await;
 }

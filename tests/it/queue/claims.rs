@@ -1,7 +1,7 @@
 //! Who gets which task.
 
 use relay::model::{Actor, Epoch, Preference, PreferenceKey, Scope, TaskState, WaitReason};
-use relay::queue::{NewTask, QueueError};
+use relay::queue::{NewTask, NewToken, QueueError};
 
 use super::bench::{Bench, ann, github, label, lane, local, new_worker};
 
@@ -15,6 +15,7 @@ super::on_each_database!(
     a_local_project_is_worked_on_by_its_own_machine,
     lanes_and_labels_of_the_claim_replace_the_registered_ones,
     an_old_instance_cannot_claim,
+    a_worker_whose_token_was_revoked_elsewhere_is_given_nothing,
     a_claim_gives_what_a_job_needs,
     a_claim_unparks_and_sweeps_first,
     a_claim_of_another_process_finds_what_this_one_left,
@@ -186,6 +187,22 @@ async fn an_old_instance_cannot_claim(b: Bench) {
         assert!(matches!(answer, Err(QueueError::WorkerUnknown(_))), "{answer:?}");
     }
     assert!(b.claim(&new).await.is_some());
+}
+
+/// The site that took the claim may not have heard of it yet.
+async fn a_worker_whose_token_was_revoked_elsewhere_is_given_nothing(b: Bench) {
+    let (hand, other) = (b.worker("desk", &["claude"]).await, b.worker("lap", &["claude"]).await);
+    let new = NewToken::of_worker(&hand.worker.name).expect("a token");
+    let (known, _) = b.queue.create_token(new, Actor::site()).await.expect("a token");
+    let id = known.token.id;
+    b.queue.bind_worker(&hand.worker.id, Some(&id)).await.expect("it is bound");
+    b.task(1).await;
+    b.task(2).await;
+    assert!(b.claim(&hand).await.is_some(), "while it is good");
+    b.queue.revoke_token(&id, &Actor::site()).await.expect("it is revoked");
+    let given = b.queue.claim(&b.claimant(&hand)).await;
+    assert!(matches!(given, Ok(None) | Err(QueueError::WorkerUnknown(_))), "{given:?}");
+    assert!(b.claim(&other).await.is_some());
 }
 
 async fn a_claim_gives_what_a_job_needs(b: Bench) {

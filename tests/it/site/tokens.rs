@@ -385,15 +385,16 @@ async fn a_token_outlives_a_restart_and_only_its_hash_is_kept() {
 async fn what_was_revoked_elsewhere_is_none_after_a_reading() {
     let home = serving().await;
     let project = home.link("shop").await;
-    home.add(&project, "claude").await;
+    let task = home.add(&project, "claude").await;
     let (made, own) = worker(&home, "own").await;
     let site = home.owner.site();
     let by = relay::model::Actor::user("ann");
     site.queue.revoke_token(&made.id, &by).await.expect("as another site does it");
-    let lease = own.claim().await.expect("not heard of yet").lease;
+    assert!(own.client.who_am_i().await.is_ok(), "not heard of yet");
+    assert_eq!(own.claim().await, None, "nothing is given to it all the same");
     site.reread().await.expect("a reading");
     assert_eq!(code(own.client.who_am_i().await), Code::Unauthorized);
-    let state = home.client.task(&lease.task).await.expect("the task").task.state;
-    assert_eq!(state, TaskState::Queued, "what was claimed meanwhile ended");
+    let state = home.client.task(&task.id).await.expect("the task").task.state;
+    assert_eq!(state, TaskState::Queued);
     home.owner.close().await;
 }

@@ -7,7 +7,7 @@ use relay::api::Code;
 use super::pair::{Pair, eventually, places, with_token};
 use super::wire::Wire;
 use crate::site::fixture::{Home, until};
-use crate::site::tokens::code;
+use crate::site::tokens::{code, stranger};
 use crate::support::postgres::{Cluster, Database};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,6 +40,24 @@ async fn pg_what_was_told_while_the_line_was_broken_is_read_when_it_stands_again
     assert_eq!(called_off.await.expect("an answer").revoked, [lease.reference()]);
     assert_eq!(code(refused.await.expect("an end")), Code::Unauthorized);
     assert_eq!(waiting.await.expect("an answer").queued, 1);
+    pair.close().await;
+}
+
+/// A worker that was told that its token is none would give up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_a_token_is_not_called_none_while_the_database_cannot_say_so() {
+    let Some(database) = Database::new().await else { return };
+    let wire = Wire::to(&database.url).await;
+    let pair = Pair::over(database, &wire.url).await;
+    let (a, b) = (&pair.a, &pair.b);
+    wire.cut();
+    until(|| !b.owner.site().sites.is_seated()).await;
+    let (_, secret, _) = with_token(a, "w").await;
+    let client = stranger(b).with_token(secret);
+    let unknown = client.tasks(None).await.expect_err("the database is away");
+    assert_eq!((unknown.code(), unknown.is_away()), (Some(Code::DatabaseAway), true), "{unknown}");
+    wire.mend();
+    eventually(async || client.tasks(None).await.is_ok()).await;
     pair.close().await;
 }
 

@@ -18,7 +18,8 @@ pub struct Shop {
 impl Shop {
     pub async fn open() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let origin = Origin::new(root.path(), "shop", &[("README.md", "# shop\n")]);
+        std::fs::create_dir_all(root.path().join("acme")).unwrap();
+        let origin = Origin::new(&root.path().join("acme"), "shop", &[("README.md", "# shop\n")]);
         let host = GitHttp::serve(root.path()).await;
         host.allow("token-of-bot", "bot");
         let hub = FakeGitHub::start(&ManualClock::default()).await;
@@ -26,7 +27,7 @@ impl Shop {
         hub.person("bot");
         let repo = hub.repo("acme/shop");
         repo.may("bot", "write");
-        repo.is_cloned_from(&format!("{}/shop.git", host.url));
+        repo.is_cloned_from(&format!("{}/acme/shop.git", host.url));
         let issue = repo.issue("acme", "Say more", "Please.");
         Self { hub, repo, host, origin, issue, _root: root }
     }

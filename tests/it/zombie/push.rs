@@ -90,7 +90,7 @@ async fn a_zombie_held_before_its_push_is_refused_where_there_is_no_hidden_ref()
 /// The first worker's push is on its way, and arrives when the second one has claimed and stands
 /// before its own.
 async fn on_its_way_while_the_second_claims(takes_the_hidden_ref: bool) {
-    const PUSH: &str = "POST /shop.git/git-receive-pack";
+    const PUSH: &str = "POST /acme/shop.git/git-receive-pack";
     let play = Play::open(takes_the_hidden_ref).await;
     let mut push = play.shop.host.hold("bot", PUSH);
     let zombie = work(&play.one, "one", "");
