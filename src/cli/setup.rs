@@ -32,7 +32,8 @@ pub struct Options {
     #[arg(long, value_name = "URL", required_unless_present = "forget")]
     site: Option<Endpoint>,
     /// An invite of the site; without one a person approves this machine on the site's page
-    #[arg(long, value_name = "CODE", requires = "site")]
+    // An earlier relay's codes may begin with a hyphen.
+    #[arg(long, value_name = "CODE", requires = "site", allow_hyphen_values = true)]
     invite: Option<String>,
     /// What this machine's worker is called (default: this machine's name)
     #[arg(long, requires = "site")]
@@ -64,11 +65,11 @@ impl Options {
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let home = &context.config.home;
         if self.forget {
-            let word =
-                if Kept::forget(home)? { "forgotten" } else { "there was nothing to forget" };
-            context.output.note(format!(
-                "{word}; the token itself is good until `relay token revoke` on the site"
-            ));
+            context.output.note(if Kept::forget(home)? {
+                "forgotten; the token itself is good until `relay token revoke` on the site"
+            } else {
+                "there was nothing to forget"
+            });
             return Ok(Exit::Ok);
         }
         let Some(site) = self.site.clone() else {

@@ -202,7 +202,11 @@ pub(super) async fn admit(
     }
     let words: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
     let detail = format!("the token lacks the scope {}", words.join(" or "));
-    Refusal(forbidden(detail)).into_response()
+    let hint = format!(
+        "run it on the site's machine as its user, or set RELAY_TOKEN to a token with {}",
+        if words.len() == 1 { "that scope" } else { "one of these scopes" }
+    );
+    Refusal(forbidden(detail).hint(hint)).into_response()
 }
 
 /// An answer that ends with the token it was asked with: 401 where nothing was said yet, else the

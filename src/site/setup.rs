@@ -68,13 +68,21 @@ pub(super) async fn invite(
     let inner = Arc::clone(&site);
     site.write(async move {
         let CreateInvite { worker, expires_in, by } = request;
-        let code = long_code(&inner.queue.random()?);
+        let code = invite_code(&inner.queue.random()?);
         let lives = Duration::from_secs(expires_in);
         let by = person(&by)?;
         let expires_at = inner.queue.invite(&code, worker.as_ref(), lives, &by).await?;
         Ok(Json(Invite { code: Plaintext::of(&code), worker, expires_at }))
     })
     .await
+}
+
+/// What an invite's code begins with, so that it is known for one wherever it is found, and is never
+/// taken for an option.
+const INVITE: &str = "invite_";
+
+fn invite_code(random: &[u8; 32]) -> Secret {
+    Secret::new(format!("{INVITE}{}", long_code(random).expose()))
 }
 
 pub(super) async fn redeem(
@@ -116,7 +124,9 @@ fn not_redeemed(why: Redeemed, name: &str) -> Refusal {
             )
         }
         Redeemed::Unknown | Redeemed::Token { .. } => {
-            Problem::new(Code::Forbidden, "the invite is none: it was used, or its time is over")
+            let detail =
+                "this invite is not good: it was never made here, was used, or its time is over";
+            Problem::new(Code::Forbidden, detail)
                 .hint("`relay invite create` on the site makes another")
         }
     };

@@ -53,10 +53,12 @@ fn an_invite_sets_a_machine_up() {
 
     let lap = House::new();
     let refused = lap.relay(&["setup", "--site", &site.url, "--invite", &code]);
-    assert!(refused.code == 6 && refused.err.contains("it was used"), "{refused:?}");
+    assert!(refused.code == 6 && refused.err.contains("was used, or"), "{refused:?}");
     assert!(!lap.home.join("credentials.json").exists());
 
-    desk.relay(&["setup", "--forget"]).ok();
+    assert!(desk.relay(&["setup", "--forget"]).err.contains("the token itself is good until"));
+    let again = desk.relay(&["setup", "--forget"]);
+    assert_eq!((again.code, again.err.as_str()), (0, "there was nothing to forget\n"));
     assert!(
         !desk.home.join("credentials.json").exists() && !desk.home.join("config.json").exists()
     );
@@ -97,6 +99,7 @@ fn a_newcomer_goes_from_an_invite_to_a_pull_request() {
     assert_eq!(shown, "# shop\nmore");
     let refused = desk.relay(&["task", "cancel", &task]);
     assert!(refused.code == 6 && refused.err.contains("lacks the scope"), "{refused:?}");
+    assert!(refused.err.contains("hint: run it on the site's machine as its user"), "{refused:?}");
 
     worker.signal(rustix::process::Signal::TERM);
     assert_eq!(worker.ended(), 0, "{}", worker.said());
@@ -167,6 +170,24 @@ fn a_token_is_not_shown_to_another_site() {
         "{request}"
     );
     assert!(ran.err.contains("is not shown to"), "{}", ran.err);
+    site.stop();
+}
+
+/// The codes of an earlier relay had no word before them, and one in 64 began with a hyphen.
+#[test]
+fn an_invite_that_looks_like_an_option_is_an_invite() {
+    let (house, site, _) = site();
+    let code = house.relay(&["invite", "create"]).ok();
+    assert!(code.starts_with("invite_") && code.len() == 50, "{code}");
+    let desk = House::new();
+    let refused = desk.relay(&["setup", "--site", &site.url, "--invite", "-3-Df0goZ"]);
+    assert_eq!(refused.code, 6, "{refused:?}");
+    assert!(refused.err.contains("this invite is not good: it was never made here"), "{refused:?}");
+    desk.relay(&["setup", "--site", &site.url, "--invite", &code, "--name", "desk"]).ok();
+    // The word is a part of it.
+    let bare = house.relay(&["invite", "create"]).ok().replacen("invite_", "", 1);
+    let refused = desk.relay(&["setup", "--site", &site.url, "--invite", &bare]);
+    assert_eq!(refused.code, 6, "{refused:?}");
     site.stop();
 }
 
