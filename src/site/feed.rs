@@ -65,8 +65,9 @@ pub(super) async fn log(
 
 /// The log as it stands.
 async fn look(site: &Arc<Site>, id: &TaskId, query: &LogQuery) -> Answer<LogAnswer> {
-    let state = site.queue.task(id).await?.state;
+    // The state after the runs: it is not of before the end of a run that is said to have ended.
     let runs = site.queue.runs(id).await?;
+    let state = site.queue.task(id).await?.state;
     let run = match &query.run {
         Some(asked) => Some(runs.into_iter().find(|run| run.id == *asked).ok_or_else(|| {
             Refusal(Problem::new(Code::NotFound, format!("`{id}` has no run `{asked}`")))
