@@ -139,11 +139,11 @@ fn copy_exit(error: &CopyError) -> Exit {
 
 fn backup_exit(error: &BackupError) -> Exit {
     match error {
-        BackupError::Missing { .. } => Exit::NotFound,
+        BackupError::Missing { .. } | BackupError::NoBackup { .. } => Exit::NotFound,
         BackupError::Exists { .. } => Exit::Conflict,
         BackupError::Name { .. } => Exit::Usage,
         BackupError::Store(error) => store_exit(error),
-        BackupError::File { .. } => Exit::Failed,
+        BackupError::File { .. } | BackupError::NotABackup { .. } => Exit::Failed,
     }
 }
 

@@ -73,6 +73,9 @@ impl Options {
         owner.database =
             self.database.map(Secret::new).or_else(|| context.config.database_url.clone());
         owner.many = self.sites == Sites::Many;
+        if let Some(url) = &owner.database {
+            check_database(url.expose())?;
+        }
         let server =
             owner.database.as_ref().is_some_and(|url| url.expose().starts_with("postgres"));
         if owner.many && !server {
@@ -119,6 +122,16 @@ impl Options {
         let rate = (self.rate > 0).then_some(self.rate);
         let proxies = self.trusted_proxy.iter().map(IpAddr::to_canonical).collect();
         Ok(Listen { public_url, proxies, rate, connections, ..Listen::on(self.addr) })
+    }
+}
+
+/// Refuses what is no URL of a database that relay keeps a queue in.
+fn check_database(url: &str) -> Result<(), Failure> {
+    match url.split_once("://") {
+        Some(("sqlite", path)) if path.starts_with('/') => Ok(()),
+        Some(("postgres" | "postgresql", _)) => Ok(()),
+        _ => Err(Failure::new(Exit::Usage, "the database is of no kind that relay knows")
+            .hint("only sqlite:///PATH or postgres://…, by --database or DATABASE_URL")),
     }
 }
 

@@ -106,6 +106,16 @@ impl Site {
         }
     }
 
+    /// The command that owns this home, where one does and stays.
+    #[must_use]
+    pub fn kept_by(&self) -> Option<&'static str> {
+        match &self.access {
+            Some(Access::Living(living)) if living.role == Role::Serve => Some("relay serve"),
+            Some(Access::Living(living)) if living.role == Role::Work => Some("relay work"),
+            _ => None,
+        }
+    }
+
     /// Gives the home back, where it was taken.
     pub async fn close(self) {
         if let Some(access) = self.access {

@@ -21,10 +21,11 @@ pub fn clock_time(at: Timestamp) -> String {
     format!("{:02}:{:02} UTC", minutes.div_euclid(60).rem_euclid(24), minutes.rem_euclid(60))
 }
 
-/// `just now`, `5m ago`, `in 5m`.
+/// `just now` within a second either way, else `5m ago`, `in 5m`.
 #[must_use]
 pub fn ago(now: Timestamp, at: Timestamp) -> String {
-    if at > now {
+    // Two clocks, or a time taken before the answer, differ by a little.
+    if at.since(now) >= Duration::from_secs(1) {
         return format!("in {}", span(at.since(now)));
     }
     let silent = now.since(at);
@@ -87,7 +88,8 @@ mod tests {
         let of = |ms| span(Duration::from_millis(ms));
         assert_eq!([of(850), of(12_000), of(60_000)], ["850ms", "12s", "1m"]);
         assert_eq!([of(310_000), of(10_920_000), of(349_200_000)], ["5m 10s", "3h 2m", "4d 1h"]);
-        assert_eq!(ago(Timestamp(10_000), Timestamp(10_500)), "in 500ms");
+        assert_eq!(ago(Timestamp(10_000), Timestamp(10_500)), "just now");
+        assert_eq!(ago(Timestamp(10_000), Timestamp(11_000)), "in 1s");
         assert_eq!(ago(Timestamp(310_000), Timestamp(0)), "5m 10s ago");
     }
 }

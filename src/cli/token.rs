@@ -86,6 +86,12 @@ impl Options {
 
 impl Create {
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let has = |scope| self.scopes.contains(&scope);
+        if self.worker.is_none() && has(TokenScope::WorkClaim) && !has(TokenScope::Admin) {
+            return Err(Failure::new(Exit::Usage, "a token with work:claim is one worker's")
+                .hint("name the worker: --worker NAME")
+                .into());
+        }
         let request = CreateToken {
             name: self.name,
             scopes: self.scopes,

@@ -25,6 +25,21 @@ pub enum BackupError {
         /// Where it should be.
         path: PathBuf,
     },
+    /// There is no backup to put back.
+    #[error("there is no backup {}", path.display())]
+    NoBackup {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// A file that is no database, or a damaged one.
+    #[error("{} is not a backup of relay", path.display())]
+    NotABackup {
+        /// The file.
+        path: PathBuf,
+        /// The database's words.
+        #[source]
+        cause: StoreError,
+    },
     /// A backup never replaces anything.
     #[error("{} is there already", path.display())]
     Exists {
@@ -60,6 +75,8 @@ impl BackupError {
             Self::Missing { .. } => {
                 Some("name it with --database sqlite:///PATH, or set RELAY_HOME".to_owned())
             }
+            Self::NoBackup { .. } => Some("check the path of the backup".to_owned()),
+            Self::NotABackup { .. } => Some("name a file that `relay db backup` wrote".to_owned()),
             Self::Exists { .. } => Some("name a file that is not there yet".to_owned()),
             Self::File { path, cause, .. } => DiskProblem::of(cause).map(|why| why.mend(path)),
             Self::Name { .. } => None,

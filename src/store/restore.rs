@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use super::backup::{BackupError, Part, check, folder, revoked, snapshot, sync};
-use super::{Sql, Store};
+use super::{Sql, Store, StoreError};
 use crate::model::{Actor, Timestamp, TokenName};
 
 /// How far each task's epoch goes on: a claim takes milliseconds at least, and a row of failures
@@ -37,11 +37,19 @@ pub struct Restored {
 /// See [`BackupError`]; the file that was there then stays where it is.
 pub async fn restore(from: &Path, to: &Path, now: Timestamp) -> Result<Restored, BackupError> {
     if !from.exists() {
-        return Err(BackupError::Missing { path: from.to_owned() });
+        return Err(BackupError::NoBackup { path: from.to_owned() });
     }
     let part = Part::beside(to)?;
-    snapshot(from, &part.path).await?;
-    check(&part.path).await?;
+    let taken = async {
+        snapshot(from, &part.path).await?;
+        check(&part.path).await
+    };
+    taken.await.map_err(|error| match error {
+        BackupError::Store(cause @ StoreError::Corrupt { .. }) => {
+            BackupError::NotABackup { path: from.to_owned(), cause }
+        }
+        error => error,
+    })?;
     let known = if to.exists() { revoked(to).await.ok() } else { None };
     let store = Store::open(&format!("sqlite://{}", part.path.display())).await?;
     let done = async {

@@ -86,11 +86,24 @@ fn the_first_start_prints_one_admin_token_once_and_in_no_log() {
 }
 
 #[test]
+fn a_database_of_no_known_kind_is_refused_and_status_names_who_keeps_the_home() {
+    let house = House::new();
+    let refused = house.relay(&["serve", "--database", "mysql://x"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("only sqlite:///PATH or postgres://…"), "{refused:?}");
+    let site = Site::start(&house);
+    let pid = site.working.child.id();
+    let status = house.relay(&["work", "status"]).ok();
+    assert!(status.contains(&format!("`relay serve` runs, pid {pid}")), "{status}");
+    site.stop();
+}
+
+#[test]
 fn a_new_token_is_alone_on_stdout() {
     let house = House::new();
     let create = ["token", "create", "--name", "desk", "--scope", "work:claim,feed:read"];
     let refused = house.relay(&create);
-    assert!(refused.code == 2 && refused.err.contains("name it"), "{refused:?}");
+    assert!(refused.code == 2 && refused.err.contains("--worker NAME"), "{refused:?}");
     let ran = house.relay(&[&create[..], &["--worker", "desk"]].concat());
     assert!(ran.err.contains("told once"), "{}", ran.err);
     let token = ran.ok();

@@ -19,10 +19,10 @@ use crate::store::{Copied, CopyStep, copy};
 )]
 pub struct Options {
     /// What is copied: sqlite:///PATH or postgres://…
-    #[arg(value_name = "SQLITE_URL")]
+    #[arg(value_name = "FROM")]
     from: String,
     /// An empty database: postgres://… or sqlite:///PATH
-    #[arg(value_name = "POSTGRES_URL")]
+    #[arg(value_name = "TO")]
     to: String,
     /// Print counts and hashes as JSON
     #[arg(long)]

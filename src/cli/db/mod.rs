@@ -61,7 +61,10 @@ impl Which {
         let url = self.database.as_deref().or(setting);
         match url.map(|url| url.split_once("://").unwrap_or((url, ""))) {
             None => match kept_in(home)? {
-                None => Ok(home.join("relay.db")),
+                None => own_file(context),
+                Some(place) if place.contains("Postgres") || place.starts_with("postgres") => {
+                    Err(of_a_server(instead))
+                }
                 Some(place) => Err(Failure::new(
                     Exit::Usage,
                     format!("which database? The queue of {} is kept in {place}", home.display()),
@@ -70,19 +73,33 @@ impl Which {
                 .into()),
             },
             Some(("sqlite", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
-            Some(("postgres" | "postgresql", _)) => {
-                let failure = Failure::new(
-                    Exit::NotSupported,
-                    "a Postgres database is looked after by its own programs",
-                );
-                Err(failure.hint(instead).into())
-            }
+            Some(("postgres" | "postgresql", _)) => Err(of_a_server(instead)),
             Some(_) => fail(
                 Exit::Usage,
                 "the database is neither `sqlite:///absolute/path` nor `postgres://…`",
             ),
         }
     }
+}
+
+/// The home's own file. The home of another site's worker has none.
+fn own_file(context: &Context) -> anyhow::Result<PathBuf> {
+    let file = context.config.home.join("relay.db");
+    match &context.config.site {
+        Some(site) if !file.exists() => Err(Failure::new(
+            Exit::NotFound,
+            format!("this home keeps no queue: it is a worker of {site}"),
+        )
+        .hint("do it on the site's machine, or name a database with --database")
+        .into()),
+        _ => Ok(file),
+    }
+}
+
+fn of_a_server(instead: &str) -> anyhow::Error {
+    Failure::new(Exit::NotSupported, "a Postgres database is looked after by its own programs")
+        .hint(instead)
+        .into()
 }
 
 /// Holds the homes that these files belong to, and this one, so that nobody begins to work on them.

@@ -39,24 +39,29 @@ impl Options {
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let site = context.site().await?;
         let running = !site.is_for_a_moment();
+        let kept_by = site.kept_by();
         let answers = tokio::join!(site.status(), site.workers());
         site.close().await;
         let status = Status { running, site: answers.0?, workers: answers.1? };
         if self.json {
             context.output.json(&status)?;
         } else {
-            context.output.text(&status.show(context))?;
+            context.output.text(&status.show(context, kept_by))?;
         }
         Ok(Exit::Ok)
     }
 }
 
 impl Status {
-    fn show(&self, context: &Context) -> String {
+    fn show(&self, context: &Context, kept_by: Option<&str>) -> String {
         let home = context.config.home.display();
         let mut text = match &context.config.site {
             Some(site) => format!("{site}: relay {}, pid {}\n", self.site.version, self.site.pid),
-            None if self.running => format!("{home}: `relay work` runs, pid {}\n", self.site.pid),
+            None if self.running => format!(
+                "{home}: `{}` runs, pid {}\n",
+                kept_by.unwrap_or("relay work"),
+                self.site.pid
+            ),
             None => format!("{home}: no `relay work` runs\n"),
         };
         // Times are the site's, so they are told by the site's clock.

@@ -136,10 +136,14 @@ fn a_backup_that_is_none_changes_nothing() {
         fs::write(&file, damaged).expect("damage");
         let ran = house.relay(&["db", "restore", file.to_str().expect("a path")]);
         assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(ran.err.contains("is damaged"), "{}", ran.err);
+        assert!(ran.err.contains("backup.db is not a backup of relay: "), "{}", ran.err);
+        assert!(ran.err.contains("hint: name a file that `relay db backup` wrote"), "{}", ran.err);
+        assert!(!ran.err.contains("mv "), "{}", ran.err);
         assert_eq!(house.state(&task), "queued");
     }
     let ran = house.relay(&["db", "restore", "/no/such/file"]);
     assert_eq!(ran.code, 3, "{ran:?}");
+    let said = "error: there is no backup /no/such/file\nhint: check the path of the backup\n";
+    assert_eq!(ran.err, said);
     assert_eq!(epoch(&house, &task), 0);
 }
