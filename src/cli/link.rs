@@ -10,7 +10,7 @@ use super::error::Failure;
 use super::exit::Exit;
 use super::output::one_line;
 use crate::api::{Code, LinkProject};
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::model::disk::quoted;
 use crate::model::{ForgeKind, Project, RepoName};
 use crate::work::linked::Linked;
@@ -56,7 +56,7 @@ impl Options {
             _ => None,
         };
         site.close().await;
-        let project = linked?;
+        let project = linked.map_err(|error| self.not_linked(error, &request))?;
         if let Some(path) = &request.path {
             // What the person named, not what the site says of it.
             if !is_same_repository(path, &project.remote) {
@@ -102,6 +102,20 @@ impl Options {
                 Ok(LinkProject { forge: ForgeKind::Local, slug, path: Some(path), host })
             }
         }
+    }
+
+    /// A name that could be a folder's, which is not there either, may have been meant for one.
+    fn not_linked(&self, error: ClientError, request: &LinkProject) -> anyhow::Error {
+        if request.forge != ForgeKind::Github || error.code() == Some(Code::Forbidden) {
+            return error.into();
+        }
+        let folder = format!("for a folder: relay link ./{}", self.repository);
+        let ClientError::Refused(mut problem) = error else { return error.into() };
+        problem.hint = Some(match problem.hint.take() {
+            Some(hint) => format!("{hint}; or, {folder}"),
+            None => folder,
+        });
+        ClientError::Refused(problem).into()
     }
 
     fn target(&self) -> Result<Target, Failure> {
@@ -172,6 +186,7 @@ fn local_slug(path: &Path, name: Option<&str>) -> Result<RepoName, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::Problem;
 
     fn options(repository: &str) -> Options {
         Options { repository: repository.to_owned(), name: None, json: false }
@@ -198,6 +213,28 @@ mod tests {
         assert!(options("src/cli").target().is_err_and(|f| f.to_string().contains("is a folder")));
         assert!(options("./nowhere").target().is_err());
         assert!(options("nowhere").target().is_err());
+    }
+
+    #[test]
+    fn a_name_that_github_does_not_know_may_have_been_a_folder() {
+        let github = LinkProject {
+            forge: ForgeKind::Github,
+            slug: "src/nothere".parse().expect("valid"),
+            path: None,
+            host: "here".to_owned(),
+        };
+        let refused = || {
+            let problem = Problem::new(Code::NotFound, "the forge has no such thing");
+            ClientError::Refused(problem.hint("check the name"))
+        };
+        let told = |request: &LinkProject| {
+            let error = options("src/nothere").not_linked(refused(), request);
+            error.downcast_ref::<ClientError>().and_then(ClientError::hint)
+        };
+        let folder = "check the name; or, for a folder: relay link ./src/nothere";
+        assert_eq!(told(&github).as_deref(), Some(folder));
+        let local = LinkProject { forge: ForgeKind::Local, ..github };
+        assert_eq!(told(&local).as_deref(), Some("check the name"));
     }
 
     #[test]

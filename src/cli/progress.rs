@@ -10,7 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Output, Tone, one_line};
 use super::time::{date, span};
-use crate::model::{TaskId, Timestamp, WorkerId};
+use crate::model::{Outcome, TaskId, Timestamp, WorkerId};
 use crate::work::{Observer, Step, StepEvent};
 
 /// Prints each step of each job. The lane's own words are in the run's log, not here.
@@ -118,14 +118,23 @@ impl Observer for Progress {
             StepEvent::Began => self.spin(task, step),
             StepEvent::Ended { note } => {
                 self.still(task);
-                self.step_line(task, step, Tone::Good, "ok", note);
+                // That the site was told says nothing of how the job ended.
+                let mark = if step == Step::Release { "told" } else { "ok" };
+                self.step_line(task, step, Tone::Good, mark, note);
             }
             StepEvent::Failed { reason, error } => {
                 self.still(task);
                 let note = error
                     .as_ref()
                     .map_or_else(|| reason.to_string(), |error| format!("{reason}: {error}"));
-                self.step_line(task, step, Tone::Bad, "stopped", &note);
+                let failed = reason.outcome() == Outcome::Failed;
+                self.step_line(
+                    task,
+                    step,
+                    Tone::Bad,
+                    if failed { "failed" } else { "stopped" },
+                    &note,
+                );
             }
         }
     }

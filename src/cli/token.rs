@@ -173,10 +173,16 @@ fn find(tokens: &[Token], named: &str, all: bool) -> anyhow::Result<Vec<TokenId>
             .into()),
         [_, ..] => {
             let message = format!("{} tokens are called `{named}`", found.len());
-            let ids: Vec<&str> = ids.iter().map(TokenId::as_str).collect();
+            let each = found.iter().map(|token| {
+                let made = date(token.created_at);
+                let used = token
+                    .last_used
+                    .map_or_else(|| "never used".to_owned(), |at| format!("used {}", date(at)));
+                format!("\n  {}  made {made}, {used}", token.id)
+            });
+            let each: String = each.collect();
             let hint = format!(
-                "name one by its id ({}), or all of them: `relay token revoke {named} --all`",
-                ids.join(", ")
+                "name one by its id, or all of them: `relay token revoke {named} --all`{each}"
             );
             Err(Failure::new(Exit::Conflict, message).hint(hint).into())
         }
@@ -197,11 +203,20 @@ fn table(tokens: &[Token], now: Timestamp) -> Table {
             scopes.join(" ").into(),
             token.worker.as_ref().map_or("-", WorkerName::as_str).into(),
             date(token.created_at).into(),
-            token.last_used.map_or_else(|| "never".to_owned(), |at| ago(now, at)).into(),
+            used(token, now).into(),
             state,
         ]);
     }
     table
+}
+
+/// When it was last used. A site keeps that in memory, and of a revoked one no longer.
+fn used(token: &Token, now: Timestamp) -> String {
+    match token.last_used {
+        Some(at) => ago(now, at),
+        None if token.revoked_at.is_some() => "-".to_owned(),
+        None => "never".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +239,16 @@ mod tests {
     }
 
     #[test]
+    fn nobody_says_that_a_revoked_token_was_never_used() {
+        let mut token = token(1, "desk", true);
+        assert_eq!(used(&token, Timestamp(1)), "-");
+        token.revoked_at = None;
+        assert_eq!(used(&token, Timestamp(1)), "never");
+        token.last_used = Some(Timestamp(1));
+        assert_eq!(used(&token, Timestamp(60_001)), "1m ago");
+    }
+
+    #[test]
     fn a_name_that_two_have_is_not_guessed() {
         let tokens =
             || vec![token(1, "desk", true), token(2, "desk", false), token(3, "lap", false)];
@@ -235,7 +260,8 @@ mod tests {
         let refused = find(&twice, "desk", false).unwrap_err();
         assert_eq!(refused.to_string(), "2 tokens are called `desk`");
         let hint = format!("{:?}", refused.downcast_ref::<Failure>().unwrap());
-        assert!(hint.contains("01, ") && hint.contains("02)") && hint.contains("--all"), "{hint}");
+        assert!(hint.contains("01  made 1970-01-01 00:00:00 UTC, never used"), "{hint}");
+        assert!(hint.contains("02  made ") && hint.contains("--all"), "{hint}");
         assert_eq!(find(&twice, "desk", true).unwrap().len(), 2);
     }
 }

@@ -13,7 +13,7 @@ use super::renewal::Renewal;
 use super::stop::StopSignal;
 use crate::api::{Code, RecordRequest};
 use crate::client::{Client, ClientError};
-use crate::model::{Clock, Ids, StopReason, Task};
+use crate::model::{Clock, Ids, StopReason, Task, TaskState};
 
 /// How long the rest of a log may take in front of the result.
 const LOG: Duration = Duration::from_secs(10);
@@ -31,6 +31,17 @@ pub enum Handed {
     Lost(StopReason),
     /// It is still there.
     Kept(ClientError),
+}
+
+/// How a task stands whose result the site has taken.
+#[must_use]
+pub fn stands(task: &Task) -> String {
+    match task.state {
+        TaskState::Failed => {
+            format!("the task is failed; `relay task get '{}'` says why", task.id)
+        }
+        state => format!("the task is {state}"),
+    }
 }
 
 /// Says all of an entry, in order; what was said before is said again. The log goes first: the site
@@ -169,10 +180,7 @@ impl Courier {
                 StepEvent::Ended { note: "what an earlier run did is recorded".to_owned() }
             }
             Handed::Taken(Some(now)) => StepEvent::Ended {
-                note: format!(
-                    "the result of an earlier run was handed in: the task is {}",
-                    now.state
-                ),
+                note: format!("the result of an earlier run was handed in: {}", stands(now)),
             },
             Handed::Lost(reason) => StepEvent::Failed {
                 reason: reason.clone(),

@@ -334,7 +334,7 @@ fn what_is_not_there_is_named() {
     exit 5
     --- stderr
     error: github.com: no login
-    hint: log in with `gh auth login`, or set RELAY_GITHUB_TOKEN
+    hint: log in with `gh auth login`, or set RELAY_GITHUB_TOKEN; or, for a folder: relay link ./acme/shop
     ");
 }
 

@@ -89,7 +89,12 @@ fn a_lane_that_changes_nothing_is_a_failed_run_with_its_summary() {
     house.process_lane("idle", ":", r#"{"reply":"All is well already."}"#);
     let slug = house.link();
     let task = house.task(&slug, "process:idle", "Look");
-    drain(&house, "process:idle").ok();
+    let worker = drain(&house, "process:idle");
+    assert!(worker.code == 0 && worker.err.contains("failed no_changes: "), "{worker:?}");
+    let why = format!("told no_changes: the task is failed; `relay task get '{task}'` says why");
+    assert!(worker.err.contains(&why), "{worker:?}");
+    let page = house.relay(&["task", "get", &task]).ok();
+    assert!(!page.contains("relay/process-idle"), "nothing was pushed:\n{page}");
     let detail = get(&house, &task);
     assert_eq!(detail["task"]["state"], "failed");
     assert_eq!(detail["task"]["stop_reason"]["reason"], "no_changes");

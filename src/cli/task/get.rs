@@ -9,7 +9,7 @@ use super::super::table::{Cell, Table};
 use super::super::time::{ago, date, span};
 use super::super::words;
 use crate::api::TaskDetail;
-use crate::model::{Outcome, Run, TaskId, TaskState, Timestamp};
+use crate::model::{Effect, Outcome, Run, TaskId, TaskState, Timestamp};
 
 /// Options of `relay task get`.
 #[derive(Debug, Args)]
@@ -89,7 +89,9 @@ fn head(page: &mut Page, detail: &TaskDetail, now: Timestamp) {
     if let Some(kept) = detail.runs.first().and_then(|run| run.kept.as_deref()) {
         page.field("kept", &one_line(kept));
     }
-    if let Some(branch) = &task.branch {
+    // A task has its branch's name from the beginning, and the branch once something was pushed.
+    let pushed = detail.effects.iter().any(|effect| matches!(effect, Effect::Pushed { .. }));
+    if let Some(branch) = task.branch.as_ref().filter(|_| pushed || task.pr.is_some()) {
         page.field("branch", branch);
     }
     // A local repository's pull request has a number and no page.

@@ -146,8 +146,8 @@ impl Job {
         match answer {
             Some(Ok(task)) => {
                 self.let_result_go(&rest);
-                let state = task.as_ref().map_or_else(String::new, |task| task.state.to_string());
-                tell(StepEvent::Ended { note: format!("{reason}: the task is {state}") });
+                let stands = task.as_deref().map(courier::stands).unwrap_or_default();
+                tell(StepEvent::Ended { note: format!("{reason}: {stands}") });
                 if let Some(text) = task.as_deref().and_then(set_aside) {
                     shared.observer.warning(&text);
                 }
