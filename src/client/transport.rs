@@ -190,6 +190,11 @@ impl Transport {
         }
         let mut response = request.send().await.map_err(|e| self.failed(&e, path, after))?;
         let (status, headers) = (response.status(), response.headers().clone());
+        // A held answer begins long before it ends, and only a relay says its version.
+        let begins = status.is_success() && headers.contains_key(VERSION_HEADER);
+        if let Some(reach) = self.reach.as_ref().filter(|_| begins) {
+            reach.answered(path);
+        }
         let bytes = self.body(&mut response, path, after).await?;
         let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
         let is_newer = match text(VERSION_HEADER) {
@@ -426,6 +431,46 @@ mod tests {
             assert_eq!(read(none, now), None, "{none}");
         }
         assert_eq!(read("Sun, 06 Nov 1994 08:50:00 GMT", None), None, "by which clock?");
+    }
+
+    /// Hears of answers.
+    #[derive(Debug)]
+    struct Heard(tokio::sync::mpsc::UnboundedSender<String>);
+
+    impl Reach for Heard {
+        fn answered(&self, route: &str) {
+            let _ = self.0.send(route.to_owned());
+        }
+        fn failed(&self, route: &str, error: &ClientError) {
+            let _ = self.0.send(format!("{route}: {error}"));
+        }
+    }
+
+    /// The answer never ends: what is heard is heard before.
+    #[tokio::test]
+    async fn a_site_is_there_once_it_begins_to_answer_what_it_holds() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let site = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", site.local_addr().expect("its address"));
+        let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let endpoint = url.parse().expect("an endpoint");
+        let mut transport = Transport::new(endpoint, "1.0.0", 1, None).expect("a transport");
+        transport.reach = Some(Arc::new(Heard(tell)));
+        let asking = transport.get::<_, u32>("/bell", &(), Duration::from_secs(300));
+        let answering = async {
+            let (mut line, _) = site.accept().await.expect("a line");
+            let mut request = [0; 4096];
+            assert!(line.read(&mut request).await.expect("a request") > 0);
+            let head = format!("HTTP/1.1 200 OK\r\n{VERSION_HEADER}: 1.0.0\r\ncontent-length: 9");
+            line.write_all(format!("{head}\r\n\r\n ").as_bytes()).await.expect("the head");
+            let route = heard.recv().await;
+            (route, line)
+        };
+        tokio::select! {
+            answer = asking => panic!("it never ends: {answer:?}"),
+            (route, _line) = answering => assert_eq!(route.as_deref(), Some("/bell")),
+        }
     }
 
     #[test]

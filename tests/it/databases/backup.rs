@@ -84,3 +84,21 @@ fn a_postgres_is_left_to_its_own_programs() {
     assert_eq!(ran.code, 9, "{ran:?}");
     assert!(ran.err.contains("hint: pg_dump ") && !ran.err.contains("hush"), "{}", ran.err);
 }
+
+#[test]
+fn a_home_whose_queue_is_not_its_own_says_who_backs_it_up() {
+    let mut house = House::new();
+    let file = house.dir.path().join("new.db");
+    let backup = ["db", "backup", file.to_str().expect("a path")];
+    let note = house.home.join("queue.json");
+    fs::write(&note, r#"{"kept_in":"postgres://db.example/relay"}"#).expect("a note");
+    let refused = house.relay(&backup);
+    assert!(refused.code == 9 && refused.err.contains("hint: pg_dump "), "{refused:?}");
+    fs::remove_file(note).expect("it was there");
+    house.set("RELAY_SITE", "http://127.0.0.1:9");
+    let refused = house.relay(&backup);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert!(refused.err.contains("it is a worker of http://127.0.0.1:9"), "{refused:?}");
+    assert!(refused.err.contains("hint: do it on the site's machine"), "{refused:?}");
+    assert!(!file.exists());
+}
