@@ -10,6 +10,7 @@
 //! Architecture invariant: imports `model` and `process` only. Network git is the `git` program;
 //! trees, diffs and refs of relay's own repositories are read with libgit2.
 
+mod abandoned;
 mod bundle;
 mod checkout;
 mod diff;

@@ -4,7 +4,8 @@ use super::fence::with_trailer;
 use super::isolation::Address;
 use super::mirror::Mirror;
 use super::porcelain::{Refusal, Verdict};
-use super::{Commit, GitError, Identity, Remote, check_branch, open};
+use super::refs::hidden_ref;
+use super::{Commit, GitError, Identity, Remote, abandoned, check_branch, open};
 use crate::model::{Epoch, PushProblem, Timestamp};
 
 /// How often the remote is read again after somebody else moved a ref. Only an older claim or a
@@ -107,6 +108,7 @@ impl Mirror {
         }
         let _lock = self.lock(false).await?;
         let remote = Address::of(fence.remote, &self.paths.home)?;
+        abandoned::let_go(&remote, &[&hidden_ref(fence)?], fence.at);
         let refused = |why, text| Ok(FenceClaim::Refused { why, text });
         let mut last = String::new();
         for _ in 0..ATTEMPTS {
@@ -139,6 +141,8 @@ impl Mirror {
         let fence = &push.fence;
         let _lock = self.lock(false).await?;
         let remote = Address::of(fence.remote, &self.paths.home)?;
+        let branch = format!("refs/heads/{}", push.branch);
+        abandoned::let_go(&remote, &[&hidden_ref(fence)?, &branch], fence.at);
         let refused = |why, text| Ok(Pushed::Refused { why, text });
         let mut fenced = Fenced::HiddenRef;
         // What this very call put on the branch before it learned that the host refuses the ref.

@@ -202,7 +202,7 @@ impl Mirror {
 }
 
 /// The task's hidden ref.
-fn hidden_ref(fence: &Fence<'_>) -> Result<String, GitError> {
+pub(super) fn hidden_ref(fence: &Fence<'_>) -> Result<String, GitError> {
     check_branch(fence.name)?;
     Ok(format!("refs/relay/fence/{}", fence.name))
 }

@@ -52,6 +52,36 @@ async fn a_push_lands_once_and_a_later_claim_replaces_it() {
     assert_eq!(push(&other, &remote, &three, 3).await, done(&three));
 }
 
+/// A worker was killed while it pushed: nobody else would ever take the lock away.
+#[tokio::test]
+async fn the_lock_of_a_killed_push_is_let_go_and_that_of_a_living_one_is_not() {
+    let bench = Bench::new(&[("a.txt", "x")]);
+    let mirror = bench.mirror().await;
+    let one = work(&bench, &mirror, "one").await;
+    let remote = bench.local();
+    let pushed_at = std::time::UNIX_EPOCH
+        + std::time::Duration::from_millis(u64::try_from(super::AT.0).unwrap() + 1000);
+    let locked = |name: &str, seconds: u64| {
+        let lock = bench.origin.bare.join(format!("{name}.lock"));
+        std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        let file = std::fs::File::create(&lock).unwrap();
+        file.set_modified(pushed_at - std::time::Duration::from_secs(seconds)).unwrap();
+        lock
+    };
+    for name in [B, F] {
+        let lock = locked(name, 59);
+        let refused = push(&mirror, &remote, &one, 1).await;
+        assert!(why(&refused).1.contains("cannot lock ref"), "{refused:?}");
+        assert!(lock.exists(), "somebody may be at work");
+        std::fs::remove_file(lock).unwrap();
+    }
+    let others = locked("refs/heads/main", 3600);
+    locked(B, 61);
+    locked(F, 61);
+    assert_eq!(push(&mirror, &remote, &one, 1).await, done(&one));
+    assert!(others.exists(), "no lock of a ref that is not relay's");
+}
+
 #[tokio::test]
 async fn a_person_s_commits_on_the_branch_are_never_overwritten() {
     let bench = Bench::new(&[("a.txt", "x")]);
