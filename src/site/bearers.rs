@@ -163,6 +163,12 @@ impl Site {
         if TokenHash::of_token(token).is_none() || !self.sites.is_many() {
             return Ok(None);
         }
+        // On the heap: else every request would carry room for it.
+        Box::pin(self.look_up(token)).await
+    }
+
+    async fn look_up(&self, token: &str) -> Result<Option<Arc<Bearer>>, QueueError> {
+        let find = || self.bearers.find(token, self.clock.now());
         let before = self.bearers.readings.load(Ordering::Acquire);
         let mut asked = self.bearers.asked.lock().await;
         // Else one was begun for somebody else since this request came, which serves it as well.

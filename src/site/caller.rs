@@ -93,8 +93,9 @@ impl Caller {
         };
         let known = match site.bearers.worker(own) {
             Some(known) => Some(known),
-            // It may have registered at another site.
-            None => site.find_worker(own).await?,
+            // It may have registered at another site. On the heap, as whatever is rare: else every
+            // request would carry room for it.
+            None => Box::pin(site.find_worker(own)).await?,
         };
         if known.as_ref() == Some(worker) {
             return Ok(());

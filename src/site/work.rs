@@ -157,14 +157,20 @@ async fn introduce(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>
         Some(false) => return Err(unknown()),
         None => {}
     }
+    // On the heap: else every ring would carry room for it.
+    Box::pin(meet(site, worker, instance)).await?.ok_or_else(unknown)
+}
+
+/// Asks the database about a worker that the bell does not know. `None` where there is none.
+async fn meet(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>) -> Answer<Option<()>> {
     if let Some(instance) = instance {
         let (queue, worker, instance) = (site.queue.clone(), worker.clone(), instance.clone());
         let beat = async move { Ok(queue.heartbeat(&worker, &instance, false, None, &[]).await?) };
         site.write(beat).await?;
     }
-    let known = site.queue.worker(worker).await?;
-    site.bell.registered(&known.ok_or_else(unknown)?, instance.cloned(), &[]);
-    Ok(())
+    let Some(known) = site.queue.worker(worker).await? else { return Ok(None) };
+    site.bell.registered(&known, instance.cloned(), &[]);
+    Ok(Some(()))
 }
 
 /// The doorbell's answer as a response. One that comes soon is an ordinary one; after `every` the
