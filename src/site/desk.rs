@@ -9,6 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use super::limits::network_of;
 use crate::model::{Actor, Secret, TokenHash, WorkerName};
 
 /// How long a machine waits for a person's answer.
@@ -198,10 +199,7 @@ impl Desk {
 
 /// The site of a household: the /48 that IPv6 gives one (RFC 6177 §2).
 fn neighbours(household: Option<IpAddr>) -> Option<IpAddr> {
-    household.map(|address| match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(six) => IpAddr::from((u128::from(six) >> 80 << 80).to_be_bytes()),
-    })
+    household.map(|address| network_of(address, 48))
 }
 
 /// What one secret each opens for a time.

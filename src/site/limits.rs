@@ -142,9 +142,17 @@ impl Rates {
 
 /// Who an address is counted as: an IPv6 customer has a whole /64 to ask from.
 pub(super) fn home_of(address: IpAddr) -> IpAddr {
+    network_of(address, 64)
+}
+
+/// The network of so many bits that an IPv6 address is in; an IPv4 address stands for itself.
+pub(super) fn network_of(address: IpAddr, bits: u32) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
-        IpAddr::V6(six) => IpAddr::from((u128::from(six) >> 64 << 64).to_be_bytes()),
+        IpAddr::V6(six) => {
+            let rest = 128 - bits;
+            IpAddr::from((u128::from(six) >> rest << rest).to_be_bytes())
+        }
     }
 }
 

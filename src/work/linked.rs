@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// `linked.json` of a home: the canonical paths.
 #[derive(Clone, Debug)]
 pub struct Linked {
-    file: PathBuf,
+    home: PathBuf,
 }
 
 impl Linked {
     /// Nothing is read yet.
     #[must_use]
     pub fn of(home: &Path) -> Self {
-        Self { file: home.join("linked.json") }
+        Self { home: home.to_owned() }
     }
 
     /// Whether `path` was linked here; a file that cannot be read names none.
@@ -36,18 +36,19 @@ impl Linked {
             return Ok(());
         }
         paths.push(path.to_owned());
-        if let Some(home) = self.file.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(home)?;
-        }
-        let home = self.file.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::Builder::new().prefix(".linked-").tempfile_in(home)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
+        let mut file = tempfile::Builder::new().prefix(".linked-").tempfile_in(&self.home)?;
         file.write_all(&serde_json::to_vec(&paths)?)?;
         file.as_file().sync_all()?;
-        file.persist(&self.file).map(drop).map_err(|error| error.error)
+        file.persist(self.file()).map(drop).map_err(|error| error.error)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.home.join("linked.json")
     }
 
     fn paths(&self) -> io::Result<Vec<String>> {
-        match fs::read(&self.file) {
+        match fs::read(self.file()) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),

@@ -98,6 +98,40 @@ async fn a_stranger_who_asks_too_often_is_told_to_wait_and_others_are_not() {
     net.home.owner.close().await;
 }
 
+/// Whoever shows nothing is counted once a request, and a proxy that the operator named tells whose
+/// requests it brings, also without a public URL.
+#[tokio::test]
+async fn strangers_are_counted_once_and_by_the_address_that_a_named_proxy_tells() {
+    let named = |listen| Listen { proxies: vec![[127, 0, 0, 1].into()], ..listen };
+    let net = Net::open_with(named).await;
+    for n in 0..100 {
+        assert_eq!(net.get("/api/v1/tasks").await.status, 401, "request {n}");
+    }
+    assert_eq!(net.get("/api/v1/tasks").await.status, 429);
+    let other = net.ask("GET", "/api/v1/tasks", "x-forwarded-for: 192.0.2.7\r\n", "").await;
+    assert_eq!(other.status, 401);
+    net.home.owner.close().await;
+    // Nobody named one: what it tells is not believed.
+    let net = Net::open().await;
+    for n in 0..101 {
+        let head = format!("x-forwarded-for: 192.0.2.{n}\r\n");
+        let answer = net.ask("GET", "/api/v1/tasks", &head, "").await;
+        assert_eq!(answer.status, if n < 100 { 401 } else { 429 });
+    }
+    net.home.owner.close().await;
+}
+
+/// RFC 9110 §11.1: the name of a scheme is of any case.
+#[tokio::test]
+async fn the_scheme_of_a_token_may_be_written_in_any_case() {
+    let net = Net::open().await;
+    for scheme in ["Bearer", "bearer", "BEARER"] {
+        let head = format!("authorization: {scheme} {}\r\n", net.token);
+        assert_eq!(net.ask("GET", "/api/v1/tasks", &head, "").await.status, 200, "{scheme}");
+    }
+    net.home.owner.close().await;
+}
+
 #[tokio::test]
 async fn counters_tell_routes_and_statuses_and_no_names() {
     let net = Net::open().await;
