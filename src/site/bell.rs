@@ -50,7 +50,10 @@ impl Bell {
     /// else after `wait` (at most [`WAIT_MAX`]).
     pub async fn ring(&self, ask: Ask, wait: Duration) -> Doorbell {
         let end = self.clock.uptime() + wait.min(WAIT_MAX);
-        let held = Held::enter(self, ask);
+        let held = match Held::enter(self, ask, wait.is_zero()) {
+            Ok(answer) => return answer,
+            Err(held) => held,
+        };
         loop {
             if let Some(answer) = held.take() {
                 return answer;
@@ -176,9 +179,13 @@ impl Bell {
 
     /// Changes the board and wakes those who have something to hear.
     fn with<T>(&self, change: impl FnOnce(&mut Board, Timestamp) -> T) -> T {
+        self.change(|inner, now| change(&mut inner.board, now))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Inner, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let mut inner = self.lock();
-        let changed = change(&mut inner.board, now);
+        let changed = change(&mut inner, now);
         let woken = inner.board.woken();
         for line in woken.iter().filter_map(|place| inner.lines.get(place)) {
             line.notify_one();
@@ -205,12 +212,22 @@ struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn enter(bell: &'a Bell, ask: Ask) -> Self {
-        let line = Arc::new(Notify::new());
-        let place = bell.with(|board, now| board.enter(ask, now));
-        bell.lock().lines.insert(place, Arc::clone(&line));
-        // What came between the two locks is seen by the first look.
-        Self { bell, place, line }
+    /// The answer, where there is one already or `at_once` is all the time there is: then nothing is
+    /// held. One turn at the lock, since this is what most doorbells come to.
+    fn enter(bell: &'a Bell, ask: Ask, at_once: bool) -> Result<Doorbell, Self> {
+        let entered = bell.change(|inner, now| {
+            let place = inner.board.enter(ask, now);
+            let mut told = inner.board.take(place, now);
+            if told.is_none() && at_once {
+                told = inner.board.answer(place, now);
+            }
+            told.map(|told| told.at(now)).ok_or_else(|| {
+                let line = Arc::new(Notify::new());
+                inner.lines.insert(place, Arc::clone(&line));
+                (place, line)
+            })
+        });
+        entered.map_err(|(place, line)| Self { bell, place, line })
     }
 
     fn take(&self) -> Option<Doorbell> {
@@ -218,16 +235,21 @@ impl<'a> Held<'a> {
     }
 
     fn answer(&self) -> Doorbell {
-        let none = || Told { version: self.bell.version(), queued: 0, revoked: Vec::new() };
         self.told(|board, now| board.answer(self.place, now)).unwrap_or_else(|| {
-            let Told { version, queued, revoked } = none();
-            Doorbell { version, queued, ts: self.bell.clock.now(), revoked }
+            let none = Told { version: self.bell.version(), queued: 0, revoked: Vec::new() };
+            none.at(self.bell.clock.now())
         })
     }
 
     fn told(&self, ask: impl FnOnce(&mut Board, Timestamp) -> Option<Told>) -> Option<Doorbell> {
-        let Told { version, queued, revoked } = self.bell.with(ask)?;
-        Some(Doorbell { version, queued, ts: self.bell.clock.now(), revoked })
+        self.bell.with(|board, now| ask(board, now).map(|told| told.at(now)))
+    }
+}
+
+impl Told {
+    fn at(self, ts: Timestamp) -> Doorbell {
+        let Self { version, queued, revoked } = self;
+        Doorbell { version, queued, ts, revoked }
     }
 }
 

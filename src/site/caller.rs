@@ -5,16 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{FromRequestParts, Request, State};
-use axum::http::Method;
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 
 use super::bearers::Bearer;
-use super::limits::peer;
 use super::problem::{Answer, Refusal};
 use super::state::Site;
 use crate::api::{
@@ -143,33 +141,24 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Finds out who asks. A token that is none is refused here, whatever the route.
-pub(super) async fn identify(
-    State((site, door)): State<(Arc<Site>, Door)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let caller = match door {
-        Door::Socket => Caller::Owner,
-        Door::Network => match request.headers().get(AUTHORIZATION) {
-            None => Caller::Stranger,
-            Some(shown) => {
-                let token = shown.to_str().ok().and_then(bearer_in);
-                let bearer = match token {
-                    Some(token) => site.bearer(token.trim()).await,
-                    None => Ok(None),
-                };
-                match bearer {
-                    Ok(Some(bearer)) => Caller::Bearer(bearer),
-                    Ok(None) => return unauthorised(REVOKED),
-                    // A worker that was told that its token is none would give up.
-                    Err(error) => return Refusal::from(error).into_response(),
-                }
-            }
-        },
+/// Finds out who asks.
+///
+/// # Errors
+/// The refusal of a token that is none, whatever the route.
+pub(super) async fn identify(site: &Site, door: Door, headers: &HeaderMap) -> Answer<Caller> {
+    let shown = match door {
+        Door::Socket => return Ok(Caller::Owner),
+        Door::Network => headers.get(AUTHORIZATION),
     };
-    request.extensions_mut().insert(caller);
-    next.run(request).await
+    let Some(shown) = shown else { return Ok(Caller::Stranger) };
+    let Some(token) = shown.to_str().ok().and_then(bearer_in) else {
+        return Err(unauthorised(REVOKED));
+    };
+    // A worker that was told that its token is none would give up: an error is told as one.
+    match site.bearer(token.trim()).await? {
+        Some(bearer) => Ok(Caller::Bearer(bearer)),
+        None => Err(unauthorised(REVOKED)),
+    }
 }
 
 /// The token of `Bearer TOKEN`; the scheme's name may be written in any case (RFC 9110 §11.1).
@@ -178,28 +167,16 @@ fn bearer_in(text: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// Lets a request on where its caller may.
-pub(super) async fn admit(
-    State((site, scopes)): State<(Arc<Site>, &'static [TokenScope])>,
-    caller: Caller,
-    request: Request,
-    next: Next,
-) -> Response {
-    let from = peer(request.extensions(), request.headers());
-    if let Err(refusal) = site.rates.caller(&caller, from) {
-        return refusal.into_response();
-    }
+/// Lets a caller on who bears one of these scopes; with none of them, everybody.
+///
+/// # Errors
+/// The refusal, which says what it would take.
+pub(super) fn admit(caller: &Caller, scopes: &[TokenScope]) -> Answer<()> {
     if scopes.is_empty() || scopes.iter().any(|scope| caller.may(*scope)) {
-        return match caller {
-            // A write goes on to its end; what is held for something to come does not.
-            Caller::Bearer(bearer) if request.method() == Method::GET => {
-                held_by(bearer, next.run(request)).await
-            }
-            _ => next.run(request).await,
-        };
+        return Ok(());
     }
     if matches!(caller, Caller::Stranger) {
-        return unauthorised("this route needs a token");
+        return Err(unauthorised("this route needs a token"));
     }
     let words: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
     let detail = format!("the token lacks the scope {}", words.join(" or "));
@@ -207,17 +184,25 @@ pub(super) async fn admit(
         "run it on the site's machine as its user, or set RELAY_TOKEN to a token with {}",
         if words.len() == 1 { "that scope" } else { "one of these scopes" }
     );
-    Refusal(forbidden(detail).hint(hint)).into_response()
+    Err(Refusal(forbidden(detail).hint(hint)))
 }
 
 /// An answer that ends with the token it was asked with: 401 where nothing was said yet, else the
 /// line breaks, and who asks again is told.
-async fn held_by(bearer: Arc<Bearer>, answer: impl Future<Output = Response>) -> Response {
+pub(super) async fn held_by(
+    bearer: Arc<Bearer>,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    // The answer first: most are there at once, and waiting for the other is a turn at a lock that
+    // all who show this token share.
     let response = tokio::select! {
         biased;
-        () = bearer.until_revoked() => return unauthorised(REVOKED),
         response = answer => response,
+        () = bearer.until_revoked() => return unauthorised(REVOKED).into_response(),
     };
+    if bearer.is_revoked() {
+        return unauthorised(REVOKED).into_response();
+    }
     if response.body().size_hint().exact().is_some() {
         return response;
     }
@@ -242,10 +227,10 @@ fn forbidden(detail: impl Into<String>) -> Problem {
     Problem::new(Code::Forbidden, detail)
 }
 
-fn unauthorised(detail: &str) -> Response {
+fn unauthorised(detail: &str) -> Refusal {
     let problem = Problem::new(Code::Unauthorized, detail)
         .hint("`relay setup --site URL` gets this machine a token");
-    Refusal(problem).into_response()
+    Refusal(problem)
 }
 
 #[cfg(test)]

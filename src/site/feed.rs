@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 
+use super::answer::Json;
 use super::extract::{Asked, OfTask};
 use super::logs::Piece;
 use super::problem::{Answer, Refusal};

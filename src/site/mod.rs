@@ -2,6 +2,7 @@
 //!
 //! Architecture invariant: the only room that knows axum.
 
+mod answer;
 mod approve;
 mod attention;
 pub mod bearers;

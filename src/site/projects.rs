@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 
+use super::answer::Json;
 use super::extract::{Body, OfProject};
 use super::problem::{Answer, Refusal};
 use super::sites::Notice;

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{Path, State};
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
-use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::caller::{Caller, admit};
+use super::answer::Json;
+use super::caller::Caller;
 use super::extract::{Asked, Body, From, OfProject, OfTask, OfToken, OfWorker, Own};
 use super::problem::Answer;
 use super::state::Site;
@@ -172,14 +171,9 @@ impl Route {
         self
     }
 
-    /// The route for axum, behind the check of who asks.
-    pub fn into_axum(self, site: &Arc<Site>) -> (String, MethodRouter<Arc<Site>>) {
-        let limited = self.handler.route_layer(DefaultBodyLimit::max(self.body_max));
-        if self.scopes.is_empty() && !self.paced {
-            return (self.path, limited);
-        }
-        let guard = (Arc::clone(site), self.scopes);
-        (self.path, limited.route_layer(from_fn_with_state(guard, admit)))
+    /// The route for axum. Who asks is checked in front of it, by the gate.
+    pub fn into_axum(self) -> (String, MethodRouter<Arc<Site>>) {
+        (self.path, self.handler)
     }
 }
 

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
 
-use super::caller::{Door, identify};
+use super::caller::Door;
 use super::gate::{Gate, gate};
 use super::problem::Refusal;
 use super::route::Route;
@@ -214,23 +214,14 @@ pub fn router(site: Arc<Site>, door: Door) -> Router {
     let guard = Arc::new(Gate::new(Arc::clone(&site), door, &routes));
     let mut router = Router::new();
     for route in routes {
-        let (path, handler) = route.into_axum(&site);
+        let (path, handler) = route.into_axum();
         router = router.route(&path, handler);
     }
-    router
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method)
-        .layer(from_fn_with_state((Arc::clone(&site), door), identify))
-        .layer(from_fn_with_state(guard, gate))
-        .with_state(site)
+    // One layer: each costs every request a box and a copy of all that is behind it.
+    router.fallback(no_route).layer(from_fn_with_state(guard, gate)).with_state(site)
 }
 
 async fn no_route(request: Request) -> Refusal {
     let path = request.uri().path();
     Refusal(Problem::new(Code::NotFound, format!("there is no route {path}")))
-}
-
-async fn no_method(request: Request) -> Refusal {
-    let (method, path) = (request.method(), request.uri().path());
-    Refusal(Problem::new(Code::MethodNotAllowed, format!("{path} does not take {method}")))
 }

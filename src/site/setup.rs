@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 
+use super::answer::Json;
 use super::desk::{Asking, CODE_LIVES, INTERVAL, LINK_LIVES, Polled, long_code, short_code};
 use super::extract::{Body, From};
 use super::problem::{Answer, Refusal};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 
+use super::answer::Json;
 use super::extract::{Asked, Body, OfTask};
 use super::problem::{Answer, Refusal};
 use super::state::{Site, person};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 
+use super::answer::Json;
 use super::caller::Caller;
 use super::extract::{Body, OfToken};
 use super::problem::{Answer, Refusal};

@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body as Stream, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 
+use super::answer::Json;
 use super::bell::Ask;
 use super::caller::Caller;
 use super::extract::{Asked, Body, OfProject, OfTask, OfWorker, Own};
@@ -176,7 +176,12 @@ async fn meet(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>) -> 
 /// The doorbell's answer as a response. One that comes soon is an ordinary one; after `every` the
 /// head goes out with a blank in front of the JSON, and a blank `every` so often.
 async fn held(mut ring: BoxFuture<'static, Doorbell>, every: Duration) -> Response {
-    if let Ok(answer) = tokio::time::timeout(every, &mut ring).await {
+    // Most are answered without waiting: no timer is made for those.
+    let soon = match (&mut ring).now_or_never() {
+        Some(answer) => Ok(answer),
+        None => tokio::time::timeout(every, &mut ring).await,
+    };
+    if let Ok(answer) = soon {
         return Json(answer).into_response();
     }
     let blanks = stream::unfold(Some(ring), move |ring| async move {

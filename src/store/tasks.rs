@@ -27,7 +27,11 @@ impl Store {
         let actor = format!("user:{}", new.asked_by);
         // Without a number it is a task that is not there yet.
         let again = if new.number.is_some() { AGAIN } else { "" };
-        let sql = Sql::made(format!("{again}{ADDED}"))
+        let mut sql = Sql::made(format!("{again}{ADDED}"));
+        if new.number.is_none() {
+            sql = sql.postgres(ADDED_POSTGRES);
+        }
+        let sql = sql
             .bind(new.slug.to_string())
             .bind(new.number.map(|n| i64::try_from(n).unwrap_or(i64::MAX)))
             .bind(new.lane.to_string())
@@ -45,6 +49,7 @@ impl Store {
             } else if row.has("added") {
                 added = true;
             } else {
+                added |= row.has("fresh");
                 task = Some(row.task()?);
             }
         }
@@ -166,6 +171,33 @@ const ADDED: &str = concat!(
         and number = coalesce($2, (select next_number from projects where slug = $1));
     update projects set next_number = coalesce($2, next_number) + 1
     where slug = $1 and next_number <= coalesce($2, next_number)"
+);
+
+/// The same for a task without an issue, as one statement. The project's row is locked before its
+/// counter is read, so that each of those who ask together gets a number of its own.
+const ADDED_POSTGRES: &str = concat!(
+    "with p as materialized (
+        select slug, coalesce($2::bigint, next_number) as number
+        from projects where slug = $1 for update
+    ), added as (
+        insert into tasks (id, slug, number, lane, state, title, body, asked_by, seen_at,
+            asked_at, created_at, updated_at)
+        select p.slug || '#' || p.number || case when exists (
+                select 1 from tasks o where o.slug = p.slug and o.number = p.number
+            ) then ':' || $3 else '' end,
+            p.slug, p.number, $3, 'queued', $4, $5, $6, $7, $8, $8, $8
+        from p
+        returning *
+    ), told as (
+        insert into events (at, kind, actor, task_id, data)
+            select $8, 'task.queued', $9, id, '{\"why\":\"new\"}' from added
+    ), counted as (
+        update projects set next_number = p.number + 1
+        from p where projects.slug = p.slug and projects.next_number <= p.number
+    )
+    select 1 as fresh, ",
+    task_columns!(),
+    " from added as tasks"
 );
 
 /// The oldest tasks of a class.
