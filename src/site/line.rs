@@ -72,6 +72,7 @@ pub(super) async fn hold<S>(
     http.max_buf_size(HEAD_MAX).header_read_timeout(None);
     let mut served = std::pin::pin!(http.serve_connection(line, service));
     let ended = tokio::select! {
+        biased;
         ended = served.as_mut() => ended,
         () = stopping.cancelled() => {
             served.as_mut().graceful_shutdown();

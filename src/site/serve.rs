@@ -97,7 +97,9 @@ pub(super) async fn serve(listener: TcpListener, site: Arc<Site>, listen: Listen
                     Some(place) => {
                         prepare(&stream);
                         let peer = Some(Peer { address: peer, proxied });
-                        let (router, stopping) = (router.clone(), stopping.clone());
+                        // One of its own: waiting on the one that all share is a turn at its lock
+                        // for every request.
+                        let (router, stopping) = (router.clone(), stopping.child_token());
                         lines.spawn(async move {
                             hold(stream, peer, router, tick, stopping).await;
                             drop(place);

@@ -29,11 +29,17 @@ pub(super) async fn create(
         person(&request.asked_by)?;
         check_length("a title", request.title.as_deref(), TITLE_MOST)?;
         check_length("a text", request.body.as_deref(), BODY_MOST)?;
-        let project = site.queue.project(&request.slug).await?;
         check_lane(&site, &request.lane).await?;
-        let (number, title, body) = wording(&site, &project, &request).await?;
+        let (number, title, body) = match title_of_local(&request) {
+            // Nothing has to be known of its project but that it is linked, which the write asks.
+            Some(title) => (None, title, request.body.clone().unwrap_or_default()),
+            None => {
+                let project = site.queue.project(&request.slug).await?;
+                wording(&site, &project, &request).await?
+            }
+        };
         let task = NewTask {
-            slug: project.slug,
+            slug: request.slug,
             lane: request.lane,
             number,
             title,
@@ -75,6 +81,12 @@ async fn check_lane(site: &Site, lane: &LaneName) -> Answer<()> {
         Problem::new(Code::BadRequest, format!("no lane is called `{lane}`"))
             .hint("`relay lane ls` lists the lanes of this machine"),
     ))
+}
+
+/// The title of a wish that is whole as it stands: a repository on a disk has no issues.
+fn title_of_local(request: &CreateTask) -> Option<String> {
+    let title = request.title.as_deref().map(str::trim).filter(|title| !title.is_empty())?;
+    (request.slug.is_local() && request.issue.is_none()).then(|| title.to_owned())
 }
 
 /// The issue's number, title and text: read from the forge, opened there, or as given.
