@@ -1,5 +1,5 @@
 """`scripts/bench --site`: relay serve beside other queues and a bare HTTP server. See bench/README.md."""
-import json, os, re, statistics, subprocess, sys, tempfile
+import contextlib, json, os, re, statistics, subprocess, sys, tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -12,9 +12,8 @@ def site_rows(relay, peer, row, quick):
     env.setdefault("WORK", str(Path(tempfile.gettempdir()) / "relay-peer-bench"))
     if quick:
         env.update(JOBS="1000", RUNS="1", SAMPLES="50")
+    rung, hello = rates(peer, env, ["doorbell", "hello"])
     held = held_doorbells(env, quick)
-    rung = rate(peer, env, "doorbell")
-    hello = rate(peer, env, "hello")
     queues = beside_peers(env, quick)
     ours = {store: found(queues, "relay serve", store) for store in ("Postgres", "SQLite")}
     graphile = [q for q in queues if q["name"] == "graphile-worker"]
@@ -87,22 +86,29 @@ def held_doorbells(env, quick):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def rate(peer, env, scenario):
-    """Requests a second, by wrk with 64 connections; the median of three."""
-    with tempfile.TemporaryDirectory(prefix="relay-rate-") as scratch:
+def rates(peer, env, scenarios):
+    """Requests a second of each, by wrk with 64 connections: the sides take turns, and the median of three counts."""
+    with contextlib.ExitStack() as open_now:
+        scratch = open_now.enter_context(tempfile.TemporaryDirectory(prefix="relay-rate-"))
         env = dict(env, DB=f"{scratch}/rate.db")
         env.pop("DSN", None)
-        server = subprocess.Popen([peer, scenario], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            at = json.loads(server.stdout.readline())
-            argv = ["wrk", "-t2", "-c64", "-d4s", "-H", f"authorization: Bearer {at['token']}", at["url"]]
-            rates = []
-            for _ in range(3):
+        sides = [(scenario, open_now.enter_context(served(peer, env, scenario)), []) for scenario in scenarios]
+        for _ in range(3):
+            for scenario, at, found in sides:
+                argv = ["wrk", "-t2", "-c64", "-d4s", "-H", f"authorization: Bearer {at['token']}", at["url"]]
                 said = subprocess.run(argv, stdout=subprocess.PIPE, check=True, text=True).stdout
                 if "Non-2xx" in said:
                     sys.exit(f"{scenario}: {said}")
-                rates.append(float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]))
-            return statistics.median(rates)
-        finally:
-            server.stdin.close()
-            server.wait(30)
+                found.append(float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]))
+        return [statistics.median(found) for _, _, found in sides]
+
+
+@contextlib.contextmanager
+def served(peer, env, scenario):
+    """A server of the peer's, ended with its input; where it is, as it says."""
+    server = subprocess.Popen([peer, scenario], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield json.loads(server.stdout.readline())
+    finally:
+        server.stdin.close()
+        server.wait(30)
