@@ -1,8 +1,8 @@
 //! Lanes: what relay knows about each coding agent's program. A lane *describes* (arguments, input,
 //! limits, and how to read what comes back); it spawns nothing, reads no environment and no clock.
 //!
-//! Adding a lane is one folder with the same functions as [`claude`] and one line where `work`
-//! chooses.
+//! Adding a vendor's lane is one folder with the same functions as [`claude`], its [`Vendor`] in
+//! [`VENDORS`], and one line where `work` chooses.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,21 +10,16 @@ use std::path::Path;
 pub mod claude;
 pub mod process;
 mod text;
+mod vendor;
+
+pub use vendor::{Beside, Home, Vendor};
+
+/// The vendors' programs, in the order in which they are shown.
+pub const VENDORS: &[&Vendor] = &[&claude::VENDOR];
 
 /// The most of a lane's own words kept as a run's summary, in UTF-8 bytes. The process ABI sets
 /// this number for a reply; it also leaves room under a forge's limit for a comment (65,536).
 pub const SUMMARY_BYTES: usize = 16_000;
-
-/// How to find out whether a lane's program is here and logged in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// The program's name, looked for on `PATH`.
-    pub program: &'static str,
-    /// Arguments that make it print its version.
-    pub version_args: &'static [&'static str],
-    /// Arguments that make it tell its login, without asking the vendor.
-    pub login_args: &'static [&'static str],
-}
 
 /// What a login probe said.
 #[derive(Clone, Debug, PartialEq, Eq)]

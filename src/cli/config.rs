@@ -51,8 +51,8 @@ pub struct Config {
     pub github_api: String,
     /// RELAY_ALLOWED_SENDERS: the logins whose labels start jobs; people who may write where empty.
     pub allowed_senders: Vec<String>,
-    /// RELAY_MODEL_CLAUDE: the model claude is asked for.
-    pub model_claude: Option<String>,
+    /// RELAY_MODEL_CLAUDE, RELAY_MODEL_CODEX, RELAY_MODEL_GROK: the model each is asked for.
+    pub models: BTreeMap<&'static str, String>,
     /// RELAY_LANE_ALLOWED_DOMAINS: hosts a lane's commands may reach besides the usual ones.
     pub lane_domains: Vec<String>,
     /// RELAY_LANE_ENV: names of the environment that are let through to vendor lanes.
@@ -258,7 +258,14 @@ impl Config {
             github_token: text("RELAY_GITHUB_TOKEN").map(Secret::new),
             github_api: text("RELAY_GITHUB_API").unwrap_or_else(|| GITHUB_API.to_owned()),
             allowed_senders: list("RELAY_ALLOWED_SENDERS"),
-            model_claude: text("RELAY_MODEL_CLAUDE"),
+            models: [
+                ("claude", "RELAY_MODEL_CLAUDE"),
+                ("codex", "RELAY_MODEL_CODEX"),
+                ("grok", "RELAY_MODEL_GROK"),
+            ]
+            .into_iter()
+            .filter_map(|(lane, name)| Some((lane, text(name)?)))
+            .collect(),
             lane_domains: parse_domains(&text("RELAY_LANE_ALLOWED_DOMAINS").unwrap_or_default())?,
             lane_env: lane_env(list("RELAY_LANE_ENV"))?,
             lane_paths: lane_paths(list("RELAY_LANE_PATHS"))?,

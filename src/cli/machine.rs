@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use relay_lanes::{VENDORS, Vendor};
 use relay_sandbox::{STORES, Tools};
 
 use super::config::Config;
@@ -14,15 +15,14 @@ use super::exit::Exit;
 use crate::forge::github::{Accounts, Login, PersonsLogin, host_of};
 use crate::model::{Clock, ForgeProblem, Secret, WorkerName};
 use crate::work::boxing::{Boxing, try_box};
-use crate::work::lane::Lanes;
+use crate::work::lane::{Installed, Lanes};
 use crate::work::login::Logins;
 
 /// The lanes of this machine, with its box tried. `sandbox` is false with `--no-sandbox`.
 pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> Lanes {
     let config = &context.config;
     Lanes {
-        claude: config.program("claude"),
-        claude_model: config.model_claude.clone(),
+        vendors: VENDORS.iter().map(|vendor| installed(config, vendor)).collect(),
         process_dir: config.lanes_folder(),
         boxing: boxing(context).await,
         sandbox,
@@ -33,19 +33,21 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
         relay_home: without_links(&config.home),
         stores: stores(context),
         given: config.lane_paths.clone(),
-        logins: logins(config),
         secrets,
     }
 }
 
-/// The person's login of claude, where it is a file.
-fn logins(config: &Config) -> Option<Logins> {
-    let moved = config.environment.get(OsStr::new("CLAUDE_CONFIG_DIR")).filter(|v| !v.is_empty());
-    let persons = moved.map_or_else(|| config.user_home.join(".claude"), PathBuf::from);
-    let beside = if moved.is_some() { &persons } else { &config.user_home };
-    let settings = beside.join(".claude.json");
+/// A vendor's program, with the person's login of it where that is a file.
+fn installed(config: &Config, vendor: &'static Vendor) -> Installed {
+    let moved = config.environment.get(OsStr::new(vendor.home.variable)).filter(|v| !v.is_empty());
     let root = without_links(&config.home).join("vendor");
-    cfg!(target_os = "linux").then(|| Logins::new(root, persons, settings))
+    let logins = || Logins::new(root, vendor, &config.user_home, moved.map(Path::new));
+    Installed {
+        vendor,
+        program: config.program(vendor.lane),
+        model: config.models.get(vendor.lane).cloned(),
+        logins: cfg!(target_os = "linux").then(logins),
+    }
 }
 
 /// The stores of the package programs that are here: nobody else's home gets new folders.

@@ -1,4 +1,4 @@
-//! claude's home for one run: a folder with a copy of the person's login and nothing else, so that
+//! A vendor's home for one run: a folder with a copy of the person's login and nothing else, so that
 //! nothing a lane puts there is ever the person's. While the run lasts both logins are kept in
 //! step: a token that was refreshed on one side would end the other's (docs/design/walls.md).
 
@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
+use relay_lanes::Vendor;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::git::remove_tree;
 use crate::model::Secret;
@@ -24,46 +25,38 @@ const MOST: u64 = 64 << 20;
 /// Files of a lane's are believed to be a login up to here.
 const MOST_OF_LANE: u64 = 256 << 10;
 
-/// The file of the login, in claude's home.
-const LOGIN: &str = ".credentials.json";
-/// The part of it that is claude's own. The rest are logins of a person's MCP servers.
-const OAUTH: &str = "claudeAiOauth";
-/// What changes when it is refreshed. A lane is believed nothing else.
-const REFRESHED: [&str; 3] = ["accessToken", "refreshToken", "expiresAt"];
-/// What of the person's settings is login: an account, an API key of the console.
-const ACCOUNT: [&str; 5] =
-    ["oauthAccount", "primaryApiKey", "customApiKeyResponses", "userID", "hasCompletedOnboarding"];
-/// Held by claude while it refreshes its login.
-const REFRESHING: &str = ".oauth_refresh.lock";
-
-/// Where claude's homes of runs stand, and whose login they are made from.
+/// Where one vendor's homes of runs stand, and whose login they are made from.
 #[derive(Clone, Debug)]
 pub struct Logins {
     root: PathBuf,
+    vendor: &'static Vendor,
     persons: PathBuf,
-    settings: PathBuf,
+    beside: Option<PathBuf>,
 }
 
-/// One run's home of claude. Dropping it keeps a login that was refreshed and removes the rest.
+/// One run's home of a vendor. Dropping it keeps a login that was refreshed and removes the rest.
 #[derive(Debug)]
 pub struct Login {
     folder: PathBuf,
+    vendor: &'static Vendor,
     /// Opened before the lane runs: its name is the lane's to change.
     home: OwnedFd,
     persons: PathBuf,
     seen_path: PathBuf,
     /// The login when both sides were last the same.
-    seen: Option<Map<String, Value>>,
+    seen: Option<Value>,
     lock_path: PathBuf,
     _lock: File,
 }
 
 impl Logins {
-    /// Under `root`, from the login in `persons` (`~/.claude`) and the account in the file
-    /// `settings` (`~/.claude.json`).
+    /// Under `root`, from the vendor's folder in the person's `home`, or where its variable
+    /// `moved` it.
     #[must_use]
-    pub fn new(root: PathBuf, persons: PathBuf, settings: PathBuf) -> Self {
-        Self { root, persons, settings }
+    pub fn new(root: PathBuf, vendor: &'static Vendor, home: &Path, moved: Option<&Path>) -> Self {
+        let persons = moved.map_or_else(|| home.join(vendor.home.folder), Path::to_owned);
+        let beside = vendor.home.beside.map(|beside| moved.unwrap_or(home).join(beside.file));
+        Self { root, vendor, persons, beside }
     }
 
     /// Makes the home of the run whose copy is called `name`.
@@ -72,18 +65,19 @@ impl Logins {
     /// When it cannot be made.
     pub fn take(&self, name: &str) -> io::Result<Login> {
         private_folder(&self.root)?;
+        let name = format!("{name}.{}", self.vendor.lane);
         let lock_path = self.root.join(format!("{name}.lock"));
         let lock = lock(&lock_path)?
             .ok_or_else(|| io::Error::other(format!("{} is in use", lock_path.display())))?;
         let folder = self.root.join(name);
         remove_tree(&folder)?;
-        private_folder(&folder.join("claude"))?;
+        private_folder(&folder.join(self.vendor.lane))?;
         let mut login = self.open(folder, lock_path, lock)?;
         login.seen = None;
-        let account = read(CWD, &self.settings, MOST).unwrap_or_default();
-        let account: Map<String, Value> =
-            account.into_iter().filter(|(key, _)| ACCOUNT.contains(&key.as_str())).collect();
-        login.put(".claude.json", &Value::Object(account))?;
+        if let (Some(beside), Some(path)) = (self.vendor.home.beside, &self.beside) {
+            let settings = read(CWD, path, MOST).unwrap_or_default();
+            login.put(beside.file, &only(settings, beside.fields))?;
+        }
         login.keep_in_step();
         Ok(login)
     }
@@ -91,8 +85,9 @@ impl Logins {
     /// Ends what workers that died left behind: a login that was refreshed is kept.
     pub fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.root) else { return };
+        let end = format!(".{}.lock", self.vendor.lane);
         for lock_path in entries.flatten().map(|entry| entry.path()) {
-            let is_lock = lock_path.extension() == Some("lock".as_ref());
+            let is_lock = lock_path.as_os_str().as_encoded_bytes().ends_with(end.as_bytes());
             if !is_lock || !fs::symlink_metadata(&lock_path).is_ok_and(|meta| meta.is_file()) {
                 continue;
             }
@@ -107,35 +102,32 @@ impl Logins {
 
     fn open(&self, folder: PathBuf, lock_path: PathBuf, lock: File) -> io::Result<Login> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let home = openat(CWD, folder.join("claude"), flags, Mode::empty())?;
+        let home = openat(CWD, folder.join(self.vendor.lane), flags, Mode::empty())?;
         let seen_path = lock_path.with_extension("seen");
-        let seen = read(CWD, &seen_path, MOST);
-        let persons = self.persons.clone();
-        Ok(Login { folder, home, persons, seen_path, seen, lock_path, _lock: lock })
+        let seen = read(CWD, &seen_path, MOST).map(Value::Object);
+        let (vendor, persons) = (self.vendor, self.persons.clone());
+        Ok(Login { folder, vendor, home, persons, seen_path, seen, lock_path, _lock: lock })
     }
 }
 
 impl Login {
-    /// What the run may write: claude's home, and beside it the lock that claude makes there.
+    /// What the run may write: the vendor's home, and beside it a lock that the program may make.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// claude's home (`CLAUDE_CONFIG_DIR`).
+    /// The vendor's home (what [`relay_lanes::Home::variable`] names for the run).
     #[must_use]
     pub fn home(&self) -> PathBuf {
-        self.folder.join("claude")
+        self.folder.join(self.vendor.lane)
     }
 
     /// The tokens of the login as the run begins, to be kept out of what it prints.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
-        let seen = self
-            .seen
-            .iter()
-            .flat_map(|login| ["accessToken", "refreshToken"].map(|n| login.get(n)));
-        seen.flatten().filter_map(Value::as_str).map(Secret::new).collect()
+        let tokens = self.seen.iter().flat_map(|login| self.tokens(login));
+        tokens.flatten().filter_map(Value::as_str).map(Secret::new).collect()
     }
 
     /// Waits for `run`, and keeps the logins in step meanwhile.
@@ -154,60 +146,80 @@ impl Login {
     fn keep_in_step(&mut self) {
         // Without a login there is nothing to keep: whoever logged out meanwhile stays so.
         let Some(theirs) = self.theirs() else { return };
-        if !same(Some(&theirs), self.seen.as_ref()) {
-            match self.put(LOGIN, &json!({ OAUTH: theirs })) {
+        if !self.is_seen(Some(&theirs)) {
+            match self.put(self.vendor.home.file, &theirs) {
                 Ok(()) => self.note(theirs),
                 Err(error) => tracing::warn!(%error, "the login was not brought to the lane"),
             }
             return;
         }
         let Some(refreshed) = self.refreshed(&theirs) else { return };
-        let lock = self.persons.join(REFRESHING);
-        if fs::create_dir(&lock).is_err() {
+        let lock = self.vendor.home.lock.map(|name| self.persons.join(name));
+        if lock.as_ref().is_some_and(|lock| fs::create_dir(lock).is_err()) {
             return;
         }
-        // The person's own claude may have been at it while nobody held the lock.
-        if same(self.theirs().as_ref(), self.seen.as_ref()) {
-            match write_persons(&self.persons.join(LOGIN), &refreshed) {
+        // The person's own program may have been at it while nobody held the lock.
+        if self.is_seen(self.theirs().as_ref()) {
+            match write_persons(&self.persons.join(self.vendor.home.file), &refreshed) {
                 Ok(()) => self.note(refreshed),
                 Err(error) => tracing::warn!(%error, "a refreshed login was not kept"),
             }
         }
-        let _gone_already = fs::remove_dir(&lock);
+        if let Some(lock) = lock {
+            let _gone_already = fs::remove_dir(lock);
+        }
     }
 
-    fn theirs(&self) -> Option<Map<String, Value>> {
-        oauth(read(CWD, &self.persons.join(LOGIN), MOST)?)
+    fn theirs(&self) -> Option<Value> {
+        self.login_in(read(CWD, &self.persons.join(self.vendor.home.file), MOST)?)
     }
 
-    /// `theirs` with what the lane's claude refreshed, where it did.
-    fn refreshed(&self, theirs: &Map<String, Value>) -> Option<Map<String, Value>> {
-        let ours = oauth(read_lanes(&self.home, LOGIN)?)?;
-        let at = |login: &Map<String, Value>| login.get("expiresAt").and_then(Value::as_u64);
-        let token = |name: &str| {
-            let text = ours.get(name).and_then(Value::as_str).unwrap_or_default();
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+    /// The login's part of its file, where there is one.
+    fn login_in(&self, file: Map<String, Value>) -> Option<Value> {
+        let login = only(file, self.vendor.home.fields);
+        self.tokens(&login).iter().any(Option::is_some).then_some(login)
+    }
+
+    fn tokens<'a>(&self, login: &'a Value) -> Vec<Option<&'a Value>> {
+        self.vendor.home.tokens.iter().map(|pointer| login.pointer(pointer)).collect()
+    }
+
+    /// Whether a login is the one that both sides last had: by its tokens.
+    fn is_seen(&self, login: Option<&Value>) -> bool {
+        let tokens = |login: Option<&Value>| {
+            let tokens = self.tokens(login?);
+            Some(tokens.into_iter().map(Option::<&Value>::cloned).collect::<Vec<_>>())
         };
-        let newer = at(&ours)? > at(theirs).unwrap_or(0);
-        if !newer || !token("accessToken") || !token("refreshToken") {
+        tokens(login) == tokens(self.seen.as_ref())
+    }
+
+    /// `theirs` with what the lane's program refreshed, where it did.
+    fn refreshed(&self, theirs: &Value) -> Option<Value> {
+        let home = &self.vendor.home;
+        let ours = self.login_in(read_lanes(&self.home, home.file)?)?;
+        if !is_later(ours.pointer(home.later)?, theirs.pointer(home.later)) {
             return None;
         }
         let mut login = theirs.clone();
-        for name in REFRESHED {
-            login.insert(name.to_owned(), ours.get(name)?.clone());
+        for pointer in home.refreshed {
+            let (new, old) = (ours.pointer(pointer)?, login.pointer_mut(pointer)?);
+            let is_token = home.tokens.contains(pointer) || old.is_string();
+            if is_token && !new.as_str().is_some_and(is_one_word) {
+                return None;
+            }
+            *old = new.clone();
         }
         Some(login)
     }
 
-    fn note(&mut self, login: Map<String, Value>) {
-        let text = Value::Object(login.clone()).to_string();
-        if let Err(error) = write_private(&self.seen_path, text.as_bytes()) {
+    fn note(&mut self, login: Value) {
+        if let Err(error) = write_private(&self.seen_path, login.to_string().as_bytes()) {
             tracing::warn!(%error, "the state of the login was not noted");
         }
         self.seen = Some(login);
     }
 
-    /// Writes a file of claude's home, whatever the lane has put in its place.
+    /// Writes a file of the run's home, whatever the lane has put in its place.
     fn put(&self, name: &str, value: &Value) -> io::Result<()> {
         let new = format!("{name}.relay");
         let _not_there = unlinkat(&self.home, &new, AtFlags::empty());
@@ -227,34 +239,38 @@ impl Drop for Login {
 
 fn remove(folder: &Path, lock_path: &Path) {
     if let Err(error) = remove_tree(folder) {
-        tracing::warn!(path = %folder.display(), %error, "a lane's home of claude stays");
+        tracing::warn!(path = %folder.display(), %error, "a run's home of its vendor stays");
         return;
     }
     let _never_made = fs::remove_file(lock_path.with_extension("seen"));
     let _gone_already = fs::remove_file(lock_path);
 }
 
-/// Whether two logins are the same one: by their tokens.
-fn same(one: Option<&Map<String, Value>>, other: Option<&Map<String, Value>>) -> bool {
-    let tokens = |login: Option<&Map<String, Value>>| {
-        let login = login?;
-        Some([login.get("accessToken").cloned(), login.get("refreshToken").cloned()])
-    };
-    tokens(one) == tokens(other)
+/// The named fields of an object.
+fn only(object: Map<String, Value>, fields: &[&str]) -> Value {
+    object.into_iter().filter(|(field, _)| fields.contains(&field.as_str())).collect()
 }
 
-fn oauth(mut file: Map<String, Value>) -> Option<Map<String, Value>> {
-    match file.remove(OAUTH)? {
-        Value::Object(login) => Some(login),
-        _ => None,
+/// Whether one time is later than another: both numbers, or both texts of one form.
+fn is_later(one: &Value, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (Value::String(one), Some(Value::String(other))) => one > other,
+        (Value::String(one), None | Some(Value::Null)) => !one.is_empty(),
+        (one, other) => {
+            one.as_u64().is_some_and(|one| one > other.and_then(Value::as_u64).unwrap_or(0))
+        }
     }
 }
 
+fn is_one_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Replaces the login in the person's file, and nothing else of it.
-fn write_persons(path: &Path, login: &Map<String, Value>) -> io::Result<()> {
+fn write_persons(path: &Path, login: &Value) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let mut file = read(CWD, &path, MOST).ok_or(io::ErrorKind::InvalidData)?;
-    file.insert(OAUTH.to_owned(), Value::Object(login.clone()));
+    file.extend(login.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
     let new = path.with_extension("json.relay");
     write_private(&new, Value::Object(file).to_string().as_bytes())?;
     fs::rename(&new, &path)
@@ -305,7 +321,12 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use relay_lanes::claude;
+    use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
+
+    const LOGIN: &str = ".credentials.json";
+    const REFRESHING: &str = ".oauth_refresh.lock";
 
     struct Bench {
         dir: tempfile::TempDir,
@@ -330,7 +351,8 @@ mod tests {
                 "mcpServers": {"mine": {"command": "x"}}, "projects": {"/home/ada/x": {}},
             });
             fs::write(&settings, text.to_string()).unwrap();
-            let logins = Logins::new(dir.path().join("vendor"), persons, settings);
+            let root = dir.path().join("vendor");
+            let logins = Logins::new(root, &claude::VENDOR, dir.path(), None);
             let bench = Self { dir, logins };
             bench.persons(&login("old", 10));
             bench

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use relay_lanes::{Login, claude};
+use futures_util::future::join_all;
+use relay_lanes::{Login, Vendor};
 
-use super::lane::{Lanes, process_config, process_lanes};
+use super::lane::{Installed, Lanes, process_config, process_lanes};
 use crate::model::{LaneName, RunPreferences};
 use crate::process::{Limits, Program, check_executable, run};
 use serde::Serialize;
@@ -36,37 +37,39 @@ pub struct LaneStatus {
 
 /// Looks at every lane this machine could have, side by side.
 pub async fn probe(lanes: &Lanes) -> Vec<LaneStatus> {
-    let mut found = vec![claude_status(lanes).await];
+    let vendors = join_all(lanes.vendors.iter().map(|vendor| vendor_status(lanes, vendor))).await;
+    let mut found: Vec<LaneStatus> = vendors.into_iter().flatten().collect();
     let configured = process_lanes(&lanes.process_dir);
     found.extend(configured.into_iter().map(|(lane, path)| process_status(lane, &path)));
     found
 }
 
-async fn claude_status(lanes: &Lanes) -> LaneStatus {
+async fn vendor_status(lanes: &Lanes, installed: &Installed) -> Option<LaneStatus> {
+    let vendor = installed.vendor;
     let mut status = LaneStatus {
-        lane: LaneName::claude(),
+        lane: vendor.lane.parse().ok()?,
         served: false,
-        program: lanes.claude.clone(),
+        program: installed.program.clone(),
         version: None,
-        model: Some(lanes.model_of_claude(&RunPreferences::default()).to_owned()),
-        detail: "the program `claude` is not on PATH".to_owned(),
-        hint: Some("npm install -g @anthropic-ai/claude-code".to_owned()),
+        model: installed.model(&RunPreferences::default()).map(str::to_owned),
+        detail: format!("the program `{}` is not on PATH", vendor.lane),
+        hint: Some(vendor.install.to_owned()),
     };
-    let Some(program) = lanes.claude.as_deref() else { return status };
+    let Some(program) = installed.program.as_deref() else { return Some(status) };
     let (version, login) = tokio::join!(
-        ask(lanes, program, claude::PROBE.version_args),
-        ask(lanes, program, claude::PROBE.login_args),
+        ask(lanes, vendor, program, vendor.version_args),
+        ask(lanes, vendor, program, vendor.login_args),
     );
-    status.version = version.ok().and_then(|out| claude::version(&text(&out.stdout)));
+    status.version = version.ok().and_then(|out| (vendor.version)(&text(&out.stdout)));
     let (served, detail, hint) = match login {
-        Err(error) => (false, error.to_string(), Some("claude auth status".to_owned())),
-        Ok(out) => match claude::login(out.code, &text(&out.stdout), &text(&out.stderr)) {
+        Err(error) => (false, error.to_string(), Some(vendor.asks_login())),
+        Ok(out) => match (vendor.login)(out.code, &text(&out.stdout), &text(&out.stderr)) {
             Login::Ready { detail } => (true, detail, None),
-            Login::NotLoggedIn { detail } => (false, detail, Some("claude auth login".to_owned())),
-            Login::Unclear { detail } => (false, detail, Some("claude auth status".to_owned())),
+            Login::NotLoggedIn { detail } => (false, detail, Some(vendor.log_in.to_owned())),
+            Login::Unclear { detail } => (false, detail, Some(vendor.asks_login())),
         },
     };
-    LaneStatus { served, detail, hint, ..status }
+    Some(LaneStatus { served, detail, hint, ..status })
 }
 
 fn process_status(lane: LaneName, path: &Path) -> LaneStatus {
@@ -85,13 +88,14 @@ fn process_status(lane: LaneName, path: &Path) -> LaneStatus {
 
 async fn ask(
     lanes: &Lanes,
+    vendor: &Vendor,
     program: &Path,
     args: &[&str],
 ) -> Result<crate::process::Output, crate::process::ProcessError> {
     let program = Program {
         path: program.to_owned(),
         args: args.iter().map(OsString::from).collect(),
-        env: lanes.probe_env(),
+        env: lanes.probe_env(vendor),
         cwd: lanes.home.clone(),
         stdin: Vec::new(),
     };

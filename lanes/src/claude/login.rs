@@ -2,17 +2,10 @@
 
 use serde_json::Value;
 
-use crate::{Login, Probe, text};
+use crate::{Login, text};
 
-/// How to ask. The login's answer is JSON, needs no network, and only says that a login is
-/// stored: an expired one counts too.
-pub const PROBE: Probe = Probe {
-    program: "claude",
-    version_args: &["--version"],
-    login_args: &["auth", "status", "--json"],
-};
-
-/// Reads the answer to [`PROBE`]'s login question: exit 0 with a login, 1 without.
+/// Reads the answer to `claude auth status --json`: exit 0 with a login, 1 without. It needs no
+/// network, and only says that a login is stored: an expired one counts too.
 #[must_use]
 pub fn login(code: Option<i32>, stdout: &str, stderr: &str) -> Login {
     let answer: Value = serde_json::from_str(stdout.trim()).unwrap_or_default();

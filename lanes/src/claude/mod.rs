@@ -16,12 +16,53 @@ mod stream;
 mod usage;
 
 pub use argv::{ALLOWED_TOOLS, REFUSED_TOOLS, TOOLS, invocation};
-pub use login::{PROBE, login, version};
+pub use login::{login, version};
 
-use crate::Reader;
+use crate::{Beside, Home, Reader, Vendor};
 
 /// The model used where the operator names none.
 pub const DEFAULT_MODEL: &str = "opus";
+
+/// The program.
+pub const VENDOR: Vendor = Vendor {
+    lane: "claude",
+    version_args: &["--version"],
+    version,
+    login_args: &["auth", "status", "--json"],
+    login,
+    install: "npm install -g @anthropic-ai/claude-code",
+    log_in: "claude auth login",
+    default_model: Some(DEFAULT_MODEL),
+    env: ENV,
+    // One way to install it puts the program into its own home.
+    parts: &[".claude/local"],
+    home: Home {
+        variable: "CLAUDE_CONFIG_DIR",
+        folder: ".claude",
+        file: ".credentials.json",
+        // The rest are logins of a person's MCP servers.
+        fields: &["claudeAiOauth"],
+        tokens: &["/claudeAiOauth/accessToken", "/claudeAiOauth/refreshToken"],
+        refreshed: &[
+            "/claudeAiOauth/accessToken",
+            "/claudeAiOauth/refreshToken",
+            "/claudeAiOauth/expiresAt",
+        ],
+        later: "/claudeAiOauth/expiresAt",
+        lock: Some(".oauth_refresh.lock"),
+        beside: Some(Beside {
+            file: ".claude.json",
+            // An account, an API key of the console.
+            fields: &[
+                "oauthAccount",
+                "primaryApiKey",
+                "customApiKeyResponses",
+                "userID",
+                "hasCompletedOnboarding",
+            ],
+        }),
+    },
+};
 
 /// Switches of the program's own that every run has in its environment.
 pub const ENV: &[(&str, &str)] = &[

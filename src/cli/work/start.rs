@@ -82,7 +82,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     if left > 0 {
         tracing::warn!(left, "commands of a worker that was killed were still alive");
     }
-    if let Some(logins) = &lanes.logins {
+    for logins in lanes.vendors.iter().filter_map(|installed| installed.logins.as_ref()) {
         logins.sweep();
     }
     let git = git(context, &home).await?;

@@ -1,18 +1,13 @@
 //! The claude lane on this machine.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use relay_lanes::{Brief, claude};
-use relay_sandbox::{ClaudeSettings, EnvRequest, clean_env};
+use relay_sandbox::ClaudeSettings;
 
-use super::{Around, Described, Lanes, Prepared, TaskBrief};
-use crate::model::{MAX_TURNS, ModelName, RepoProblem, RunPreferences, StopReason};
+use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief};
+use crate::model::{MAX_TURNS, StopReason};
 use crate::work::job::Stop;
-use crate::work::login::Login;
-
-/// What claude takes for its home, instead of `~/.claude` and `~/.claude.json`.
-const HOME_OF_CLAUDE: &str = "CLAUDE_CONFIG_DIR";
 
 const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in";
 
@@ -20,11 +15,12 @@ const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in";
 const TURNS: u32 = 40;
 
 impl Lanes {
-    pub(super) fn prepare_claude(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
-        let program = self.claude.as_deref().ok_or_else(|| {
-            Stop::new(StopReason::NotLoggedIn, "the program `claude` is not on PATH")
-                .hint("`relay doctor`")
-        })?;
+    pub(super) fn prepare_claude(
+        &self,
+        brief: &TaskBrief<'_>,
+        installed: &Installed,
+    ) -> Result<Prepared, Stop> {
+        let program = installed.program()?;
         let around = match &self.boxing.claude {
             _ if !self.sandbox => Around::Processes(&self.boxing.confinement),
             Some(wall) => Around::Walls(wall),
@@ -42,25 +38,15 @@ impl Lanes {
         let invocation = claude::invocation(&Brief {
             prompt: brief.prompt,
             workdir: brief.workdir,
-            model: self.model_of_claude(brief.preferences),
+            model: installed.model(brief.preferences).unwrap_or(claude::DEFAULT_MODEL),
             settings: Some(&settings),
             max_turns: brief.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS),
         });
-        let mut env = clean_env(
-            &self.parent_env,
-            &EnvRequest::Vendor { names: &self.pass_env, agent: brief.agent },
-        );
-        env.extend(claude::ENV.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-        let login = self.login(brief.workdir)?;
-        if let Some(login) = &login {
-            env.retain(|(name, _)| name != HOME_OF_CLAUDE);
-            env.push((HOME_OF_CLAUDE.into(), login.home().into()));
-        }
-        // One way to install it puts the program into its own home.
-        let installed = self.home.join(".claude/local");
+        let login = installed.login(brief.workdir)?;
+        let env = self.vendor_env(installed.vendor, login.as_ref(), brief.agent);
         let lane = Described {
             program,
-            parts: vec![&installed],
+            parts: self.parts(installed.vendor),
             given: &[],
             invocation,
             env,
@@ -69,22 +55,6 @@ impl Lanes {
             login,
         };
         self.prepared(brief, around, lane)
-    }
-
-    /// The environment beats a preference, which beats the lane's own.
-    #[must_use]
-    pub fn model_of_claude<'a>(&'a self, preferences: &'a RunPreferences) -> &'a str {
-        let preferred = preferences.model.as_ref().map(ModelName::as_str);
-        self.claude_model.as_deref().or(preferred).unwrap_or(claude::DEFAULT_MODEL)
-    }
-
-    fn login(&self, copy: &Path) -> Result<Option<Login>, Stop> {
-        let name = copy.file_name().unwrap_or_default().to_string_lossy();
-        let made = self.logins.as_ref().map(|logins| logins.take(&name)).transpose();
-        made.map_err(|error| {
-            let why = RepoProblem::Disk;
-            Stop::new(StopReason::RepoUnusable { why }, format!("a home for claude: {error}"))
-        })
     }
 
     /// The one settings document a run sees; `relay lane settings` prints it.
@@ -98,15 +68,5 @@ impl Lanes {
             extra_domains: &self.extra_domains,
             sandbox: self.sandbox,
         })
-    }
-
-    /// The environment vendor programs are asked for their login in.
-    #[must_use]
-    pub fn probe_env(&self) -> Vec<(OsString, OsString)> {
-        let agent = ("", "");
-        let mut env =
-            clean_env(&self.parent_env, &EnvRequest::Vendor { names: &self.pass_env, agent });
-        env.extend(claude::ENV.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-        env
     }
 }

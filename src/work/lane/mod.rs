@@ -3,6 +3,7 @@
 
 mod claude;
 mod process;
+mod vendor;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,14 +16,13 @@ use relay_sandbox::{Confinement, TMPDIR, wall_in, wrap};
 
 use super::boxing::Boxing;
 use super::copies::COPY_MARK;
-use super::login::{Login, Logins};
+use super::login::Login;
 use super::walls::{self, View};
 
 pub use self::process::{process_config, process_lanes};
+pub use self::vendor::Installed;
 use super::job::Stop;
-use crate::model::{
-    Epoch, LaneName, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId,
-};
+use crate::model::{Epoch, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId};
 use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
 
 /// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
@@ -31,11 +31,8 @@ const STALL: Duration = Duration::from_secs(600);
 /// What this machine has to run lanes with.
 #[derive(Clone)]
 pub struct Lanes {
-    /// Claude Code's program.
-    pub claude: Option<PathBuf>,
-    /// The model claude is asked for, where the environment names one (RELAY_MODEL_CLAUDE): it
-    /// beats a preference.
-    pub claude_model: Option<String>,
+    /// The vendors' programs, here or not: one each of `relay_lanes::VENDORS`.
+    pub vendors: Vec<Installed>,
     /// Where process lanes are configured: `$RELAY_HOME/lanes`.
     pub process_dir: PathBuf,
     /// How a lane is confined on this machine.
@@ -57,8 +54,6 @@ pub struct Lanes {
     pub stores: Vec<PathBuf>,
     /// What a process lane keeps of this machine as it is outside (RELAY_LANE_PATHS).
     pub given: Vec<PathBuf>,
-    /// Where claude's homes of runs are made. `None` where its login is no file: on macOS.
-    pub logins: Option<Logins>,
     /// What must never be seen in a lane's output.
     pub secrets: Vec<Secret>,
 }
@@ -118,7 +113,7 @@ pub struct PreparedRun {
 struct Described<'a> {
     program: &'a Path,
     /// What it is made of besides, where that can stand in a hidden place.
-    parts: Vec<&'a Path>,
+    parts: Vec<PathBuf>,
     /// What it is given of this machine on top of the rest.
     given: &'a [PathBuf],
     invocation: Invocation,
@@ -144,14 +139,18 @@ impl Lanes {
     /// When this machine cannot run it, with the reason and a hint.
     pub fn prepare(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
         let lane = &brief.task.lane;
-        if *lane == LaneName::claude() {
-            return self.prepare_claude(brief);
-        }
         if lane.process_name().is_some() {
             return self.prepare_process(brief);
         }
-        let text = format!("this version of relay cannot run the lane `{lane}`");
-        Err(Stop::new(StopReason::VendorError, text))
+        match self.vendors.iter().find(|installed| installed.vendor.lane == lane.as_str()) {
+            Some(claude) if claude.vendor.lane == relay_lanes::claude::VENDOR.lane => {
+                self.prepare_claude(brief, claude)
+            }
+            _ => {
+                let text = format!("this version of relay cannot run the lane `{lane}`");
+                Err(Stop::new(StopReason::VendorError, text))
+            }
+        }
     }
 
     /// Takes what must never be seen out of a text; `token` is that of the job's forge.
@@ -220,7 +219,7 @@ impl Lanes {
         let mut own = vec![brief.workdir.to_owned()];
         own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
         let mut programs = vec![lane.program];
-        programs.extend(&lane.parts);
+        programs.extend(lane.parts.iter().map(PathBuf::as_path));
         let view = View {
             home: &self.home,
             relay_home: &self.relay_home,

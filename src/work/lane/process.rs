@@ -37,7 +37,12 @@ impl Lanes {
         let env = clean_env(&self.parent_env, &EnvRequest::Process { names: &config.env });
         let lane = Described {
             program: &config.command,
-            parts: config.args.iter().map(Path::new).filter(|path| path.is_absolute()).collect(),
+            parts: config
+                .args
+                .iter()
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+                .collect(),
             given: &self.given,
             invocation: invocation(&config, &request),
             env,

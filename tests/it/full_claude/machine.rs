@@ -188,8 +188,8 @@ impl Machine {
     }
 
     fn login(&self) -> Login {
-        let (persons, settings) = (self.home.join(".claude"), self.home.join(".claude.json"));
-        Logins::new(self.home.join(".harness/vendor"), persons, settings).take("c").unwrap()
+        let root = self.home.join(".harness/vendor");
+        Logins::new(root, &claude::VENDOR, &self.home, None).take("c").unwrap()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real tools stand on the test's own PATH")]

@@ -1,0 +1,73 @@
+//! What is different of one vendor's program and the next before a run begins: its name, how its
+//! login is asked for, and where that login is a file.
+
+use crate::Login;
+
+/// A vendor's program.
+#[derive(Clone, Copy, Debug)]
+pub struct Vendor {
+    /// The lane it serves, which is also the program's name on `PATH`.
+    pub lane: &'static str,
+    /// Arguments that make it print its version.
+    pub version_args: &'static [&'static str],
+    /// Reads what it printed for its version.
+    pub version: fn(&str) -> Option<String>,
+    /// Arguments that make it tell its login, without asking the vendor.
+    pub login_args: &'static [&'static str],
+    /// Reads the answer: exit code, standard output, standard error.
+    pub login: fn(Option<i32>, &str, &str) -> Login,
+    /// The command that installs it.
+    pub install: &'static str,
+    /// The command that logs in.
+    pub log_in: &'static str,
+    /// The model where nobody names one; without one the program chooses.
+    pub default_model: Option<&'static str>,
+    /// Switches that every run and every probe has in its environment.
+    pub env: &'static [(&'static str, &'static str)],
+    /// Places in the person's home, hidden from a run, that the program may be installed in.
+    pub parts: &'static [&'static str],
+    /// Where its login is.
+    pub home: Home,
+}
+
+/// A vendor's own folder in a person's home, and the login in it. A run gets a folder of its own
+/// with a copy of the login alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    /// The variable that names another folder.
+    pub variable: &'static str,
+    /// The folder, below the person's home.
+    pub folder: &'static str,
+    /// The login's file in it, a JSON object.
+    pub file: &'static str,
+    /// The fields of that object that are the login; all others are never a run's.
+    pub fields: &'static [&'static str],
+    /// Pointers to the tokens: kept out of what is printed, and by them two logins are told apart.
+    pub tokens: &'static [&'static str],
+    /// Pointers to what changes when the login is refreshed. A run is believed nothing else.
+    pub refreshed: &'static [&'static str],
+    /// The pointer, among `refreshed`, to a number or a UTC time in RFC 3339 that only grows.
+    pub later: &'static str,
+    /// A folder that the program makes beside the file while it refreshes.
+    pub lock: Option<&'static str>,
+    /// A second file that is part login.
+    pub beside: Option<Beside>,
+}
+
+/// A file of settings with a login among them. It stands in [`Home::folder`] where that was moved
+/// by its variable, else in the person's home.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside {
+    /// Its name.
+    pub file: &'static str,
+    /// The fields a run gets.
+    pub fields: &'static [&'static str],
+}
+
+impl Vendor {
+    /// The command that tells the login, for a person.
+    #[must_use]
+    pub fn asks_login(&self) -> String {
+        format!("{} {}", self.lane, self.login_args.join(" "))
+    }
+}

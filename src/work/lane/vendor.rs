@@ -1,0 +1,83 @@
+//! What the vendors' lanes have in common: a program with a login, a model, and a home of the run's
+//! own.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use relay_lanes::Vendor;
+use relay_sandbox::{EnvRequest, clean_env};
+
+use super::Lanes;
+use crate::model::{ModelName, RepoProblem, RunPreferences, StopReason};
+use crate::work::job::Stop;
+use crate::work::login::{Login, Logins};
+
+/// A vendor's program, as this machine has it.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// Which.
+    pub vendor: &'static Vendor,
+    /// Where it is.
+    pub program: Option<PathBuf>,
+    /// The model it is asked for, where the environment names one (RELAY_MODEL_CLAUDE, …): it
+    /// beats a preference.
+    pub model: Option<String>,
+    /// Where its homes of runs are made. `None` where its login is no file: claude's on macOS.
+    pub logins: Option<Logins>,
+}
+
+impl Installed {
+    /// The environment beats a preference, which beats the lane's own.
+    #[must_use]
+    pub fn model<'a>(&'a self, preferences: &'a RunPreferences) -> Option<&'a str> {
+        let preferred = preferences.model.as_ref().map(ModelName::as_str);
+        self.model.as_deref().or(preferred).or(self.vendor.default_model)
+    }
+
+    pub(super) fn program(&self) -> Result<&Path, Stop> {
+        self.program.as_deref().ok_or_else(|| {
+            let text = format!("the program `{}` is not on PATH", self.vendor.lane);
+            Stop::new(StopReason::NotLoggedIn, text).hint("`relay doctor`")
+        })
+    }
+
+    /// The home of the run that works in `copy`.
+    pub(super) fn login(&self, copy: &Path) -> Result<Option<Login>, Stop> {
+        let name = copy.file_name().unwrap_or_default().to_string_lossy();
+        let made = self.logins.as_ref().map(|logins| logins.take(&name)).transpose();
+        made.map_err(|error| {
+            let why = RepoProblem::Disk;
+            let text = format!("a home for {}: {error}", self.vendor.lane);
+            Stop::new(StopReason::RepoUnusable { why }, text)
+        })
+    }
+}
+
+impl Lanes {
+    /// The environment a vendor's program is asked for its login in: the person's own home.
+    #[must_use]
+    pub fn probe_env(&self, vendor: &Vendor) -> Vec<(OsString, OsString)> {
+        self.vendor_env(vendor, None, ("", ""))
+    }
+
+    pub(super) fn vendor_env(
+        &self,
+        vendor: &Vendor,
+        login: Option<&Login>,
+        agent: (&str, &str),
+    ) -> Vec<(OsString, OsString)> {
+        let request = EnvRequest::Vendor { names: &self.pass_env, agent };
+        let mut env = clean_env(&self.parent_env, &request);
+        env.extend(vendor.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
+        if let Some(login) = login {
+            env.retain(|(name, _)| name != vendor.home.variable);
+            env.push((vendor.home.variable.into(), login.home().into()));
+        }
+        env
+    }
+
+    /// Where in a hidden place parts of the program may stand.
+    pub(super) fn parts(&self, vendor: &Vendor) -> Vec<PathBuf> {
+        vendor.parts.iter().map(|part| self.home.join(part)).collect()
+    }
+}
