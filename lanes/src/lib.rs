@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub mod claude;
+pub mod grok;
 pub mod process;
 mod text;
 mod vendor;
@@ -15,7 +16,7 @@ mod vendor;
 pub use vendor::{Beside, Home, Vendor};
 
 /// The vendors' programs, in the order in which they are shown.
-pub const VENDORS: &[&Vendor] = &[&claude::VENDOR];
+pub const VENDORS: &[&Vendor] = &[&claude::VENDOR, &grok::VENDOR];
 
 /// The most of a lane's own words kept as a run's summary, in UTF-8 bytes. The process ABI sets
 /// this number for a reply; it also leaves room under a forge's limit for a comment (65,536).
@@ -95,6 +96,11 @@ pub enum Said {
 pub trait Reader: Send {
     /// Takes one line of standard output, without its line end.
     fn line(&mut self, line: &[u8]) -> Vec<Said>;
+    /// Whether the vendor gave an answer in any of the lines. A run that was stopped for its silence
+    /// before that waited for the vendor. A lane that cannot tell says yes.
+    fn answered(&self) -> bool {
+        true
+    }
     /// Says how the run ended. Whether it changed anything is told by git alone.
     fn end(self: Box<Self>, exit: &Exit<'_>) -> Verdict;
 }

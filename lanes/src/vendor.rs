@@ -40,7 +40,10 @@ pub struct Home {
     pub folder: &'static str,
     /// The login's file in it, a JSON object.
     pub file: &'static str,
-    /// The fields of that object that are the login; all others are never a run's.
+    /// Whether the file is a table of logins, each an object: the pointers below are of each.
+    pub each: bool,
+    /// The fields of that object that are the login; all others are never a run's. Of a table all
+    /// are.
     pub fields: &'static [&'static str],
     /// Pointers to the tokens: kept out of what is printed, and by them two logins are told apart.
     pub tokens: &'static [&'static str],

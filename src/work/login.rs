@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use relay_lanes::Vendor;
+use relay_lanes::{Home, Vendor};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 use serde_json::{Map, Value};
 
@@ -24,6 +24,8 @@ const STEP: Duration = Duration::from_millis(500);
 const MOST: u64 = 64 << 20;
 /// Files of a lane's are believed to be a login up to here.
 const MOST_OF_LANE: u64 = 256 << 10;
+/// What stands in for a folder of the person's, in the run's own.
+const STAND_IN: &str = "stands-in";
 
 /// Where one vendor's homes of runs stand, and whose login they are made from.
 #[derive(Clone, Debug)]
@@ -45,6 +47,7 @@ pub struct Login {
     seen_path: PathBuf,
     /// The login when both sides were last the same.
     seen: Option<Value>,
+    stands_in: Option<(PathBuf, PathBuf)>,
     lock_path: PathBuf,
     _lock: File,
 }
@@ -106,7 +109,18 @@ impl Logins {
         let seen_path = lock_path.with_extension("seen");
         let seen = read(CWD, &seen_path, MOST).map(Value::Object);
         let (vendor, persons) = (self.vendor, self.persons.clone());
-        Ok(Login { folder, vendor, home, persons, seen_path, seen, lock_path, _lock: lock })
+        let stands_in = None;
+        Ok(Login {
+            folder,
+            vendor,
+            home,
+            persons,
+            seen_path,
+            seen,
+            stands_in,
+            lock_path,
+            _lock: lock,
+        })
     }
 }
 
@@ -176,12 +190,15 @@ impl Login {
 
     /// The login's part of its file, where there is one.
     fn login_in(&self, file: Map<String, Value>) -> Option<Value> {
-        let login = only(file, self.vendor.home.fields);
+        let home = &self.vendor.home;
+        let login = if home.each { Value::Object(file) } else { only(file, home.fields) };
         self.tokens(&login).iter().any(Option::is_some).then_some(login)
     }
 
     fn tokens<'a>(&self, login: &'a Value) -> Vec<Option<&'a Value>> {
-        self.vendor.home.tokens.iter().map(|pointer| login.pointer(pointer)).collect()
+        let home = &self.vendor.home;
+        let logins = each(home, login).into_iter().filter_map(|at| login.pointer(&at));
+        logins.flat_map(|one| home.tokens.iter().map(|pointer| one.pointer(pointer))).collect()
     }
 
     /// Whether a login is the one that both sides last had: by its tokens.
@@ -197,19 +214,37 @@ impl Login {
     fn refreshed(&self, theirs: &Value) -> Option<Value> {
         let home = &self.vendor.home;
         let ours = self.login_in(read_lanes(&self.home, home.file)?)?;
-        if !is_later(ours.pointer(home.later)?, theirs.pointer(home.later)) {
-            return None;
-        }
         let mut login = theirs.clone();
-        for pointer in home.refreshed {
-            let (new, old) = (ours.pointer(pointer)?, login.pointer_mut(pointer)?);
-            let is_token = home.tokens.contains(pointer) || old.is_string();
-            if is_token && !new.as_str().is_some_and(is_one_word) {
-                return None;
+        let mut any = false;
+        for at in each(home, theirs) {
+            if let (Some(ours), Some(place)) = (ours.pointer(&at), login.pointer_mut(&at))
+                && let Some(new) = renewed(home, ours, place)
+            {
+                *place = new;
+                any = true;
             }
-            *old = new.clone();
         }
-        Some(login)
+        any.then_some(login)
+    }
+
+    /// Puts a folder with one file into the place of a folder of the person's, for this run: to be
+    /// read by the program, and never to be the person's. The place is made where nothing is.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn stand_in(&mut self, place: &Path, file: &str, text: &str) -> io::Result<()> {
+        private_folder(place)?;
+        let folder = self.folder.join(STAND_IN);
+        private_folder(&folder)?;
+        write_private(&folder.join(file), text.as_bytes())?;
+        self.stands_in = Some((place.to_owned(), folder));
+        Ok(())
+    }
+
+    /// The place that is taken by a folder of the run's own, and that folder.
+    #[must_use]
+    pub fn stands_in(&self) -> Option<&(PathBuf, PathBuf)> {
+        self.stands_in.as_ref()
     }
 
     fn note(&mut self, login: Value) {
@@ -244,6 +279,32 @@ fn remove(folder: &Path, lock_path: &Path) {
     }
     let _never_made = fs::remove_file(lock_path.with_extension("seen"));
     let _gone_already = fs::remove_file(lock_path);
+}
+
+/// Where the logins of a file are, as pointers: the file itself is one, or each field of it.
+fn each(home: &Home, login: &Value) -> Vec<String> {
+    if !home.each {
+        return vec![String::new()];
+    }
+    let names = login.as_object().into_iter().flat_map(Map::keys);
+    names.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
+/// `theirs` with what is newer in `ours`, where it is newer and looks like a login.
+fn renewed(home: &Home, ours: &Value, theirs: &Value) -> Option<Value> {
+    if !is_later(ours.pointer(home.later)?, theirs.pointer(home.later)) {
+        return None;
+    }
+    let mut login = theirs.clone();
+    for pointer in home.refreshed {
+        let (new, old) = (ours.pointer(pointer)?, login.pointer_mut(pointer)?);
+        let is_token = home.tokens.contains(pointer) || old.is_string();
+        if is_token && !new.as_str().is_some_and(is_one_word) {
+            return None;
+        }
+        *old = new.clone();
+    }
+    Some(login)
 }
 
 /// The named fields of an object.
@@ -492,5 +553,68 @@ mod tests {
         bench.logins.sweep();
         assert_eq!(bench.persons_file()["claudeAiOauth"], login("new", 20));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    /// A file as grok has it: a table of logins.
+    fn of_grok(key: &str, refresh: &str, expires: &str) -> Value {
+        json!({
+            "https://auth.x.example::c/1": {
+                "key": key, "auth_mode": "oidc", "user_id": "u", "refresh_token": refresh,
+                "expires_at": expires,
+            },
+            "xai::api_key": { "key": "xai-key-of-ada", "auth_mode": "api_key" },
+        })
+    }
+
+    #[test]
+    fn of_a_table_each_login_is_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let persons = dir.path().join(".grok/auth.json");
+        fs::create_dir(dir.path().join(".grok")).unwrap();
+        fs::write(dir.path().join(".grok/config.toml"), "[mcp_servers.mine]").unwrap();
+        let old = of_grok("access-old", "refresh-old", "2026-11-30T10:00:00Z");
+        fs::write(&persons, old.to_string()).unwrap();
+        let root = dir.path().join("vendor");
+        let logins = Logins::new(root.clone(), &relay_lanes::grok::VENDOR, dir.path(), None);
+        let mut lane = logins.take("c").unwrap();
+        let file = lane.home().join("auth.json");
+        assert_eq!(json_of(&file), old);
+        assert_eq!(fs::read_dir(lane.home()).unwrap().count(), 1, "the login alone");
+        let secrets = lane.secrets();
+        let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+        assert_eq!(secrets, ["access-old", "refresh-old", "xai-key-of-ada"]);
+
+        let mut new = of_grok("access-new", "refresh-new", "2026-11-30T16:00:00Z");
+        new["https://auth.x.example::c/1"]["user_id"] = json!("mallory");
+        new["xai::api_key"]["key"] = json!("xai-key-of-mallory");
+        new["https://evil.example::c"] = json!({ "key": "evil" });
+        fs::write(&file, new.to_string()).unwrap();
+        lane.keep_in_step();
+        let kept = of_grok("access-new", "refresh-new", "2026-11-30T16:00:00Z");
+        assert_eq!(json_of(&persons), kept, "only what a refresh changes");
+
+        for expires in ["2026-11-30T15:59:59Z", "no time", ""] {
+            let older = of_grok("access-odd", "refresh odd", expires);
+            fs::write(&file, older.to_string()).unwrap();
+            lane.keep_in_step();
+            assert_eq!(json_of(&persons), kept, "{expires}");
+        }
+        drop(lane);
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_stands_in_is_the_runs_and_goes_with_it() {
+        let bench = Bench::new();
+        let place = bench.dir.path().join(".other");
+        let mut lane = bench.logins.take("c").unwrap();
+        lane.stand_in(&place, "settings.json", "{}").unwrap();
+        let (at, by) = lane.stands_in().unwrap().clone();
+        assert_eq!(at, place);
+        assert!(by.starts_with(lane.folder()), "it is inside of what the run may write");
+        assert_eq!(fs::read_to_string(by.join("settings.json")).unwrap(), "{}");
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing is written to the person's");
+        drop(lane);
+        assert!(!by.exists() && place.is_dir());
     }
 }

@@ -40,6 +40,7 @@ pub const VENDOR: Vendor = Vendor {
         variable: "CLAUDE_CONFIG_DIR",
         folder: ".claude",
         file: ".credentials.json",
+        each: false,
         // The rest are logins of a person's MCP servers.
         fields: &["claudeAiOauth"],
         tokens: &["/claudeAiOauth/accessToken", "/claudeAiOauth/refreshToken"],

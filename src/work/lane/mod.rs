@@ -2,6 +2,7 @@
 //! which box. The only place that chooses between lanes.
 
 mod claude;
+mod grok;
 mod process;
 mod vendor;
 
@@ -146,6 +147,9 @@ impl Lanes {
             Some(claude) if claude.vendor.lane == relay_lanes::claude::VENDOR.lane => {
                 self.prepare_claude(brief, claude)
             }
+            Some(grok) if grok.vendor.lane == relay_lanes::grok::VENDOR.lane => {
+                self.prepare_grok(brief, grok)
+            }
             _ => {
                 let text = format!("this version of relay cannot run the lane `{lane}`");
                 Err(Stop::new(StopReason::VendorError, text))
@@ -216,6 +220,8 @@ impl Lanes {
             let why = RepoProblem::Disk;
             Stop::new(StopReason::RepoUnusable { why }, format!("the run's stores: {error}"))
         })?;
+        let stands_in = lane.login.iter().filter_map(|login| login.stands_in().cloned());
+        let replaced: Vec<_> = stores.into_iter().chain(stands_in).collect();
         let mut own = vec![brief.workdir.to_owned()];
         own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
         let mut programs = vec![lane.program];
@@ -228,7 +234,7 @@ impl Lanes {
             own: &own,
             programs: &programs,
             given: lane.given,
-            replaced: &stores,
+            replaced: &replaced,
         };
         let program = walls::at(lane.program);
         let (path, args) = wall_in(wall, &view.walls(), &program, &lane.invocation.args);

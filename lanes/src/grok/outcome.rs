@@ -1,0 +1,230 @@
+//! What a run came to. An exit code of 0 means little: a run that was given up because a question
+//! could not be asked has it too. The last row, its stop reason and the code decide together.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::usage;
+use crate::{Exit, LaneUsage, Reason, SUMMARY_BYTES, Verdict, text};
+
+/// The most characters of an error shown.
+const ERROR_CHARS: usize = 600;
+
+/// What the events said that the end depends on.
+#[derive(Default)]
+pub struct Seen {
+    /// The row that ends a run.
+    pub end: Option<Value>,
+    /// Whether the vendor gave any answer.
+    pub answered: bool,
+    /// Whether the program said that the turns are used up.
+    pub out_of_turns: bool,
+    error: Option<String>,
+    /// The words since the last tool call.
+    last_words: String,
+    /// The call that the run was given up for.
+    given_up: Option<String>,
+    refused: BTreeMap<String, u32>,
+    /// The first line that was no row.
+    rubbish: Option<String>,
+    usage: LaneUsage,
+}
+
+impl Seen {
+    /// Takes a line that was no row.
+    pub fn rubbish(&mut self, line: &[u8]) {
+        if self.rubbish.is_none() {
+            let start = &line[..line.len().min(400)];
+            self.rubbish = Some(text::one_line(&String::from_utf8_lossy(start), 100));
+        }
+    }
+
+    /// Takes a piece of the agent's words.
+    pub fn words(&mut self, piece: &str) {
+        if self.last_words.len() <= SUMMARY_BYTES {
+            self.last_words.push_str(piece);
+        }
+    }
+
+    /// Takes that a tool is called: what was said before is not the end.
+    pub fn calls(&mut self) {
+        self.last_words.clear();
+    }
+
+    /// Takes the counts of one answer.
+    pub fn answer(&mut self, counts: &Value) {
+        self.answered = true;
+        usage::add(&mut self.usage, counts);
+    }
+
+    /// Takes a tool call that failed.
+    pub fn failed(&mut self, tool: &str, detail: &str, words: &str) {
+        if words.starts_with("User cancelled the execution") {
+            self.given_up = Some(format!("{tool} {detail}"));
+        } else if words.contains("was not executed:") {
+            *self.refused.entry(tool.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Takes an error. The first one counts.
+    pub fn error(&mut self, message: &Value) {
+        let words = message.as_str().map(plain).unwrap_or_default();
+        let words = if words.is_empty() { "an error without a text".to_owned() } else { words };
+        self.error.get_or_insert(words);
+    }
+}
+
+/// An error's own words: the program quotes some, and wraps others into an object of their own.
+fn plain(message: &str) -> String {
+    let inner = message.strip_prefix("Internal error: ").unwrap_or(message).trim();
+    match serde_json::from_str::<Value>(inner) {
+        Ok(Value::String(words)) => words,
+        Ok(object) => object["message"].as_str().unwrap_or(inner).to_owned(),
+        Err(_) => inner.to_owned(),
+    }
+}
+
+/// The run's end, from everything seen and the exit.
+pub fn verdict(seen: &Seen, exit: &Exit<'_>) -> Verdict {
+    let verdict = match &seen.end {
+        _ if exit.over_limit => over_limit(),
+        _ if seen.error.is_some() => failure(seen.error.as_deref().unwrap_or_default()),
+        Some(end) => ended_with(seen, end, exit),
+        None => without_end(seen, exit),
+    };
+    let usage = seen.end.as_ref().map(usage::usage).filter(|usage| *usage != LaneUsage::default());
+    Verdict { usage: usage.unwrap_or_else(|| seen.usage.clone()), ..verdict }
+}
+
+fn ended_with(seen: &Seen, end: &Value, exit: &Exit<'_>) -> Verdict {
+    let stop = end["stopReason"].as_str().unwrap_or_default();
+    if seen.out_of_turns || stop == "max_turn_requests" || says_turns(exit) {
+        return failed(Reason::MaxTurns, "grok used up its turns");
+    }
+    match stop {
+        "end_turn" if exit.code == Some(0) => done(seen),
+        "end_turn" => {
+            failed(Reason::Crashed, &format!("grok reported success and then {}", ended(exit)))
+        }
+        "cancelled" if exit.killed_by().is_some() => {
+            failed(Reason::Crashed, &format!("grok {} before its end", ended(exit)))
+        }
+        "cancelled" => given_up(seen),
+        "refusal" => failed(Reason::PermissionRefused, "the model refused the work"),
+        "max_tokens" => {
+            failed(Reason::VendorError, "an answer of the model was cut at its longest length")
+        }
+        "" => failed(Reason::ProtocolViolation, "grok's last event has no stop reason"),
+        other => failed(Reason::VendorError, &format!("grok stopped: {other}")),
+    }
+}
+
+fn done(seen: &Seen) -> Verdict {
+    let words = seen.last_words.trim();
+    let refused: Vec<String> =
+        seen.refused.iter().map(|(tool, n)| format!("{tool} ({n})")).collect();
+    let hint = || format!("refused tool calls: {}", refused.join(", "));
+    Verdict {
+        summary: (!words.is_empty()).then(|| text::cut(words, SUMMARY_BYTES)),
+        hint: (!refused.is_empty()).then(hint),
+        ..Verdict::new(Reason::Done)
+    }
+}
+
+/// A call would have asked a person, and nobody is there.
+fn given_up(seen: &Seen) -> Verdict {
+    let error = match &seen.given_up {
+        Some(call) => format!("grok gave up the run: it may not do this without asking: {call}"),
+        None => "grok gave up the run".to_owned(),
+    };
+    failed(Reason::PermissionRefused, &error)
+}
+
+/// Which failure an error's text tells. There is no field for it.
+fn failure(said: &str) -> Verdict {
+    let status = said.split_once("(status ").or_else(|| said.split_once("Unauthorized ("));
+    let status = status.map(|(_, rest)| rest.get(..3).unwrap_or_default()).unwrap_or_default();
+    let low = said.to_lowercase();
+    let any = |words: &[&str]| words.iter().any(|word| low.contains(word));
+    let reason = match status {
+        "401" => Reason::NotLoggedIn,
+        "429" => Reason::Quota { until_ms: None },
+        _ if status.starts_with('5') => Reason::VendorUnreachable,
+        "" if any(&["not signed in", "not authenticated"]) => Reason::NotLoggedIn,
+        "" if any(&["resource-exhausted", "rate limit", "usage limit", "too many requests"]) => {
+            Reason::Quota { until_ms: None }
+        }
+        "" if any(&["error sending request", "connection refused", "timed out", "dns error"]) => {
+            Reason::VendorUnreachable
+        }
+        "" if any(&["max turns reached"]) => Reason::MaxTurns,
+        "" if any(&["sandbox could not", "refusing to start"]) => Reason::SandboxUnavailable,
+        _ => Reason::VendorError,
+    };
+    let unknown_model = any(&["unknown model id"]);
+    let verdict = failed(reason, said);
+    let hint = "`grok models` lists the models of this login; RELAY_MODEL_GROK and the preference \
+                lane.model choose one";
+    let hint = match status {
+        "402" => Some("the vendor's account has no credit left".to_owned()),
+        _ if unknown_model => Some(hint.to_owned()),
+        _ => return verdict,
+    };
+    Verdict { hint, ..verdict }
+}
+
+fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
+    if exit.killed_by().is_some() {
+        return failed(Reason::Crashed, &format!("grok {} before its end", ended(exit)));
+    }
+    if let Some(line) = &seen.rubbish {
+        let error = format!("grok wrote something else than events: {line}");
+        return failed(Reason::ProtocolViolation, &error);
+    }
+    if says_turns(exit) {
+        return failed(Reason::MaxTurns, "grok used up its turns");
+    }
+    if exit.code == Some(0) {
+        return failed(Reason::ProtocolViolation, "grok ended without a last event");
+    }
+    let said = exit.stderr.trim().trim_start_matches("Error: ").trim_start_matches("error: ");
+    if exit.code == Some(1) && !said.is_empty() {
+        return failure(&plain(said));
+    }
+    let error = format!("grok {} without a last event: {said}", ended(exit));
+    failed(Reason::VendorError, &error)
+}
+
+fn says_turns(exit: &Exit<'_>) -> bool {
+    exit.code == Some(1) && exit.stderr.contains("max turns reached")
+}
+
+fn over_limit() -> Verdict {
+    failed(Reason::ProtocolViolation, "grok wrote more than a run may")
+}
+
+fn failed(reason: Reason, error: &str) -> Verdict {
+    let error = Some(text::one_line(error, ERROR_CHARS));
+    Verdict { hint: hint(&reason), error, ..Verdict::new(reason) }
+}
+
+fn hint(reason: &Reason) -> Option<String> {
+    let words = match reason {
+        Reason::NotLoggedIn => "log in on this machine with `grok login`",
+        Reason::MaxTurns => "split the issue, or say in it more exactly what to change",
+        Reason::VendorUnreachable => {
+            "look at this machine's network and at the vendor's status page"
+        }
+        _ => return None,
+    };
+    Some(words.to_owned())
+}
+
+fn ended(exit: &Exit<'_>) -> String {
+    match (exit.killed_by(), exit.code) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(code)) => format!("exited with code {code}"),
+        (None, None) => "ended without a code".to_owned(),
+    }
+}
