@@ -18,6 +18,8 @@ mod full_claude;
 #[cfg(target_os = "linux")]
 mod full_cut;
 mod full_github;
+#[cfg(target_os = "linux")]
+mod full_grok;
 mod full_label;
 #[cfg(target_os = "linux")]
 mod full_nginx;

@@ -3,6 +3,8 @@
 pub mod bench;
 #[cfg(target_os = "linux")]
 pub mod certificate;
+#[cfg(target_os = "linux")]
+pub mod chat;
 pub mod clock;
 #[cfg(target_os = "linux")]
 pub mod connect;

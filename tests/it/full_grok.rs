@@ -1,0 +1,274 @@
+//! The real grok on a scripted model, from a task to a pull request: what a run costs, what it may
+//! do, how its ends are read, and that nothing of it is left.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::chat::{Chat, MODEL, TICKS};
+use crate::support::full::skip;
+use crate::support::house::{House, Ran, only_has, processes_with};
+use crate::support::model::Step;
+
+/// The word that no run may ever see.
+const SECRET: &str = "SECRET-of-a-person";
+/// The tokens of the person's login.
+const TOKENS: [&str; 2] = ["access-token-of-ada", "refresh-token-of-ada"];
+
+/// Points grok at the scripted model.
+const ADDRESSES: &[&str] = &[
+    "GROK_XAI_API_BASE_URL",
+    "XAI_API_BASE_URL",
+    "GROK_MODELS_BASE_URL",
+    "GROK_CLI_CHAT_PROXY_BASE_URL",
+];
+
+/// The program under test; says why there is none.
+#[expect(clippy::disallowed_methods, reason = "the test's own setting, not the program's")]
+fn program() -> Option<PathBuf> {
+    let named = std::env::var_os("RELAY_TEST_GROK").map(PathBuf::from);
+    if named.is_none() {
+        skip("the real grok, named by RELAY_TEST_GROK");
+    }
+    named
+}
+
+/// A person's machine with grok on it, logged in, and a model that takes these steps.
+struct Machine {
+    house: House,
+    chat: Chat,
+    slug: String,
+}
+
+impl Machine {
+    fn new(tells_cost: bool, steps: impl IntoIterator<Item = Step>) -> Option<Self> {
+        let program = program()?;
+        let chat = Chat::start(tells_cost, steps);
+        let mut house = House::new();
+        house.program("grok", &format!("#!/bin/sh\nexec {} \"$@\"\n", program.display()));
+        let base = format!("{}/v1", chat.url());
+        for name in ADDRESSES {
+            house.set(name, &base);
+        }
+        house.set("GROK_OAUTH2_ISSUER", &chat.url()).set("GROK_OAUTH2_CLIENT_ID", "client");
+        let names = [ADDRESSES, &["GROK_OAUTH2_ISSUER", "GROK_OAUTH2_CLIENT_ID"]].concat();
+        house.set("RELAY_LANE_ENV", &names.join(",")).set("RELAY_MODEL_GROK", MODEL);
+        let grok = house.dir.path().join(".grok");
+        fs::create_dir(&grok).unwrap();
+        let login = json!({ format!("{}::client", chat.url()): {
+            "key": TOKENS[0], "auth_mode": "oidc", "create_time": "2026-11-30T00:00:00Z",
+            "user_id": "ada", "refresh_token": TOKENS[1], "expires_at": "2099-01-01T00:00:00Z",
+            "oidc_issuer": chat.url(), "oidc_client_id": "client",
+        }});
+        fs::write(grok.join("auth.json"), login.to_string()).unwrap();
+        fs::create_dir(house.dir.path().join(".ssh")).unwrap();
+        fs::write(house.dir.path().join(".ssh/id_ed25519"), SECRET).unwrap();
+        let slug = house.link();
+        Some(Self { house, chat, slug })
+    }
+
+    fn task(&self) -> String {
+        self.house.task(&self.slug, "grok", "Fix it")
+    }
+
+    fn drain(&self, more: &[&str]) -> Ran {
+        let usual = ["work", "--once", "--name", "w", "--lanes", "grok"];
+        self.house.relay(&[&usual, more].concat())
+    }
+
+    fn detail(&self, task: &str) -> Value {
+        self.house.json(&["task", "get", task, "--json"])
+    }
+
+    /// Runs one task to its end and says why it stopped.
+    fn stop(&self, more: &[&str]) -> Value {
+        let task = self.task();
+        let worker = self.drain(more);
+        let detail = self.detail(&task);
+        let stop = detail["runs"][0]["stop_reason"].clone();
+        assert!(stop["reason"].is_string(), "{worker:?} {detail:#}");
+        stop
+    }
+
+    /// Nothing of a run is left on the disk, and no process of it.
+    fn is_clean(&self) {
+        assert_eq!(only_has(&self.house.home.join("work"), &[]), Vec::<String>::new());
+        assert_eq!(only_has(&self.house.home.join("vendor"), &[]), Vec::<String>::new());
+        let copies = self.house.home.join("work");
+        assert_eq!(processes_with(copies.to_str().unwrap()), Vec::<String>::new());
+    }
+}
+
+fn command(line: impl AsRef<str>) -> Step {
+    let input = json!({ "command": line.as_ref(), "description": "a step" });
+    Step::Call("run_terminal_command", input)
+}
+
+fn write(path: &str) -> Step {
+    Step::Call("write", json!({ "file_path": path, "content": "by grok\n" }))
+}
+
+#[test]
+fn full_a_task_becomes_a_pull_request_and_its_usage_is_right() {
+    let edit = json!({ "file_path": "README.md", "old_string": "# shop", "new_string": "# Shop" });
+    let steps = [
+        Step::Call("read_file", json!({ "target_file": "README.md" })),
+        write("new.txt"),
+        Step::Call("search_replace", edit),
+        command("sh run.sh && git status --short"),
+        command("git add -A && git commit -qm mine && git log --oneline | head -1"),
+        command("cat \"$GROK_HOME/auth.json\""),
+        Step::Say("I wrote new.txt."),
+    ];
+    let Some(machine) = Machine::new(true, steps) else { return };
+    let lanes = machine.house.json(&["lane", "ls", "--json"]);
+    let grok = lanes["lanes"].as_array().unwrap().iter().find(|lane| lane["lane"] == "grok");
+    let grok = grok.expect("no grok lane");
+    assert_eq!((&grok["served"], &grok["version"]), (&json!(true), &json!("1.0.41")), "{grok}");
+    assert_eq!(grok["detail"], "a login of grok.com");
+    assert_eq!(grok["model"], MODEL);
+
+    let login = machine.house.dir.path().join(".grok/auth.json");
+    let before = fs::read(&login).unwrap();
+    let task = machine.task();
+    let worker = machine.drain(&[]);
+    let results = machine.chat.results();
+    let detail = machine.detail(&task);
+    assert_eq!(detail["task"]["state"], "review", "{worker:?} {results:#?} {detail:#}");
+    let diff = detail["local_pull"]["diff"].as_str().unwrap();
+    assert!(diff.contains("+by grok") && diff.contains("+# Shop"), "{diff}");
+    assert!(results[3].contains("hello") && results[3].contains("new.txt"), "{results:#?}");
+    let usage = &detail["runs"][0]["usage"];
+    assert_eq!(usage["model"], MODEL);
+    assert_eq!(usage["input_tokens"], 7 * 700, "{usage}");
+    assert_eq!(usage["cache_read_tokens"], 7 * 300);
+    assert_eq!(usage["output_tokens"], 7 * 50);
+    assert_eq!((&usage["model_calls"], &usage["turns"]), (&json!(7), &json!(7)));
+    let cost = usage["cost_usd"].as_f64().unwrap();
+    assert!((cost - 7.0 * TICKS as f64 / 1e10).abs() < 1e-9, "{usage}");
+    assert_eq!(detail["runs"][0]["summary"], "I wrote new.txt.");
+
+    let (logins, bodies): (Vec<_>, Vec<_>) = machine.chat.requests().into_iter().unzip();
+    assert!(logins.iter().all(|login| login == "Bearer access-token-of-ada"), "{logins:?}");
+    let tools: Vec<_> = bodies[0]["tools"].as_array().unwrap().iter().collect();
+    let tools: Vec<_> = tools.iter().map(|t| t["function"]["name"].as_str().unwrap()).collect();
+    for left_out in relay_lanes::grok::LEFT_OUT {
+        assert!(!tools.contains(left_out), "{left_out} is among {tools:?}");
+    }
+    assert!(!tools.contains(&"spawn_subagent") && tools.contains(&"write"), "{tools:?}");
+    let log = machine.house.relay(&["task", "log", &task]).ok();
+    assert!(log.contains("→ write new.txt") && log.contains("→ run_terminal_command"), "{log}");
+    for token in TOKENS {
+        assert!(!format!("{log}{detail}").contains(token), "{log}");
+    }
+    assert_eq!(fs::read(&login).unwrap(), before, "the person's login was touched");
+    let settings = machine.house.dir.path().join(".claude");
+    assert_eq!(only_has(&settings, &[]), Vec::<String>::new(), "the person's settings are hers");
+    machine.is_clean();
+}
+
+#[test]
+fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
+    let steps = [
+        write("../outside-of-the-copy"),
+        Step::Call("write", json!({ "file_path": "/var/tmp/relay-outside", "content": "x" })),
+        command("touch \"$HOME/outside\"; touch /var/tmp/x && ls /var/tmp; echo done"),
+        Step::Call("read_file", json!({ "target_file": "~/.ssh/id_ed25519" })),
+        command("cat \"$HOME/.ssh/id_ed25519\" \"$HOME/.grok/auth.json\" \"$HOME/relay/relay.db\""),
+        command("echo x > redirected"),
+        command("git push origin HEAD"),
+        command("curl http://127.0.0.1:1/"),
+        command("env"),
+        command("cat README.md"),
+        write("new.txt"),
+        Step::Say("Done."),
+    ];
+    let Some(machine) = Machine::new(false, steps) else { return };
+    let task = machine.task();
+    let worker = machine.drain(&[]);
+    let results = machine.chat.results();
+    let detail = machine.detail(&task);
+    assert_eq!(detail["task"]["state"], "review", "{worker:?} {results:#?} {detail:#}");
+    let refused = "was not executed: denied by prompt policy";
+    for at in [0, 1, 5] {
+        assert!(results[at].contains(refused), "{at}: {}", results[at]);
+    }
+    for at in [6, 7] {
+        assert!(results[at].contains("Denied by permission policy"), "{at}: {}", results[at]);
+    }
+    assert!(results[9].contains("# shop"), "what it may do works: {}", results[9]);
+    let home = machine.house.dir.path();
+    assert!(
+        !home.join("outside").exists() && !home.join("relay/work/outside-of-the-copy").exists()
+    );
+    let told = machine.chat.requests().iter().map(|(_, body)| body.to_string()).collect::<String>();
+    for secret in [SECRET, TOKENS[1], "RELAY_HOME", "RELAY_LANE_ENV"] {
+        assert!(!told.contains(secret), "{secret} reached the model");
+    }
+    let usage = &detail["runs"][0]["usage"];
+    assert_eq!((&usage["cost_usd"], &usage["input_tokens"]), (&Value::Null, &json!(12 * 700)));
+    machine.is_clean();
+}
+
+#[test]
+fn full_without_the_box_a_question_ends_the_run_and_it_did_not_finish() {
+    let Some(machine) = Machine::new(true, [command("touch by-hand"), Step::Say("Done.")]) else {
+        return;
+    };
+    let stop = machine.stop(&["--no-sandbox"]);
+    assert_eq!(stop["reason"], "permission_refused", "{stop}");
+    machine.is_clean();
+}
+
+#[test]
+fn full_what_the_vendor_refuses_is_told_by_its_name() {
+    let turns = [command("git status"), command("git status"), command("git status")];
+    for (steps, more, reason) in [
+        (vec![Step::Refuse(401, "Invalid API key provided.", &[])], None, "not_logged_in"),
+        (vec![Step::Refuse(402, "out of credits", &[])], None, "vendor_error"),
+        (vec![Step::Refuse(429, "Too many requests", &[])], None, "quota"),
+        (turns.to_vec(), Some("2"), "max_turns"),
+    ] {
+        let Some(machine) = Machine::new(true, steps) else { return };
+        if let Some(turns) = more {
+            machine.house.relay(&["prefer", "lane.max_turns", turns]).ok();
+        }
+        let stop = machine.stop(&[]);
+        assert_eq!(stop["reason"], reason, "{stop}");
+        machine.is_clean();
+    }
+}
+
+/// Thirty seconds of trying, instead of for ever.
+#[test]
+fn full_a_vendor_that_is_down_is_given_up_soon() {
+    let Some(machine) = Machine::new(true, [Step::Refuse(500, "boom", &[])]) else { return };
+    let begun = relay::model::Clock::now(&relay::system::SystemClock);
+    let stop = machine.stop(&[]);
+    assert_eq!(stop["reason"], "vendor_unreachable", "{stop}");
+    let took = relay::model::Clock::now(&relay::system::SystemClock).0 - begun.0;
+    assert!(took < 150_000, "{took} ms");
+    machine.is_clean();
+}
+
+#[test]
+fn full_a_cancel_leaves_nothing_running() {
+    let line = "setsid sleep 86123 & nohup sleep 86124 & sleep 86125";
+    let Some(machine) = Machine::new(true, [command(line), Step::Say("Done.")]) else { return };
+    let task = machine.task();
+    let mut worker = machine.house.work(&["--name", "w", "--lanes", "grok"]);
+    let sleeping = || ["86123", "86124", "86125"].map(|n| processes_with(&format!("sleep\0{n}")));
+    worker.until("the command", || sleeping().iter().all(|found| !found.is_empty()));
+    machine.house.relay(&["task", "cancel", &task]).ok();
+    worker.within(Duration::from_secs(60), "its end", || {
+        sleeping().iter().all(Vec::is_empty)
+            && only_has(&machine.house.home.join("work"), &[]).is_empty()
+    });
+    assert_eq!(machine.house.state(&task), "cancelled");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+    machine.is_clean();
+}
