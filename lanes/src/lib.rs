@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub mod claude;
+pub mod codex;
 pub mod grok;
 pub mod process;
 mod text;
@@ -16,7 +17,7 @@ mod vendor;
 pub use vendor::{Beside, Home, Vendor};
 
 /// The vendors' programs, in the order in which they are shown.
-pub const VENDORS: &[&Vendor] = &[&claude::VENDOR, &grok::VENDOR];
+pub const VENDORS: &[&Vendor] = &[&claude::VENDOR, &codex::VENDOR, &grok::VENDOR];
 
 /// The most of a lane's own words kept as a run's summary, in UTF-8 bytes. The process ABI sets
 /// this number for a reply; it also leaves room under a forge's limit for a comment (65,536).
@@ -96,10 +97,10 @@ pub enum Said {
 pub trait Reader: Send {
     /// Takes one line of standard output, without its line end.
     fn line(&mut self, line: &[u8]) -> Vec<Said>;
-    /// Whether the vendor gave an answer in any of the lines. A run that was stopped for its silence
-    /// before that waited for the vendor. A lane that cannot tell says yes.
-    fn answered(&self) -> bool {
-        true
+    /// Whether it waits for its vendor: the last it said is so, or the vendor has not answered yet.
+    /// It may say so for ever, or nothing; the worker ends the run then.
+    fn waits_for_vendor(&self) -> bool {
+        false
     }
     /// Says how the run ended. Whether it changed anything is told by git alone.
     fn end(self: Box<Self>, exit: &Exit<'_>) -> Verdict;

@@ -55,6 +55,8 @@ pub struct Home {
     pub lock: Option<&'static str>,
     /// A second file that is part login.
     pub beside: Option<Beside>,
+    /// Whether the login is in the keychain on macOS, and no file.
+    pub keychain: bool,
 }
 
 /// A file of settings with a login among them. It stands in [`Home::folder`] where that was moved

@@ -46,7 +46,7 @@ fn installed(config: &Config, vendor: &'static Vendor) -> Installed {
         vendor,
         program: config.program(vendor.lane),
         model: config.models.get(vendor.lane).cloned(),
-        logins: cfg!(target_os = "linux").then(logins),
+        logins: (!vendor.home.keychain || cfg!(target_os = "linux")).then(logins),
     }
 }
 

@@ -137,6 +137,12 @@ impl Login {
         self.folder.join(self.vendor.lane)
     }
 
+    /// Whether there is a login in it.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.seen.is_some()
+    }
+
     /// The tokens of the login as the run begins, to be kept out of what it prints.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
@@ -297,12 +303,13 @@ fn renewed(home: &Home, ours: &Value, theirs: &Value) -> Option<Value> {
     }
     let mut login = theirs.clone();
     for pointer in home.refreshed {
-        let (new, old) = (ours.pointer(pointer)?, login.pointer_mut(pointer)?);
-        let is_token = home.tokens.contains(pointer) || old.is_string();
+        let new = ours.pointer(pointer)?;
+        let is_token = home.tokens.contains(pointer) || new.is_string();
         if is_token && !new.as_str().is_some_and(is_one_word) {
             return None;
         }
-        *old = new.clone();
+        let (around, field) = pointer.rsplit_once('/')?;
+        login.pointer_mut(around)?.as_object_mut()?.insert(field.to_owned(), new.clone());
     }
     Some(login)
 }
@@ -382,7 +389,7 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relay_lanes::claude;
+    use relay_lanes::{claude, codex};
     use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
 
@@ -616,5 +623,52 @@ mod tests {
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing is written to the person's");
         drop(lane);
         assert!(!by.exists() && place.is_dir());
+    }
+
+    fn of_codex(name: &str, refreshed: &str) -> Value {
+        json!({
+            "auth_mode": "chatgpt", "OPENAI_API_KEY": null, "last_refresh": refreshed,
+            "tokens": {
+                "id_token": format!("id-{name}"), "access_token": format!("access-{name}"),
+                "refresh_token": format!("refresh-{name}"), "account_id": "account",
+            },
+        })
+    }
+
+    #[test]
+    fn a_login_of_codex_is_kept_in_step_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let (persons, root) = (dir.path().join("moved"), dir.path().join("vendor"));
+        fs::create_dir(&persons).unwrap();
+        let file = persons.join("auth.json");
+        let mut old = of_codex("old", "2026-11-29T10:00:00.5Z");
+        old["agent_identity"] = json!("another's");
+        fs::write(&file, old.to_string()).unwrap();
+        fs::write(persons.join("config.toml"), "x = 1").unwrap();
+        let logins = Logins::new(root, &codex::VENDOR, dir.path(), Some(&persons));
+        let mut lane = logins.take("c").unwrap();
+        let ours = lane.home().join("auth.json");
+        assert!(lane.is_there());
+        assert_eq!(json_of(&ours), of_codex("old", "2026-11-29T10:00:00.5Z"));
+        assert_eq!(fs::read_dir(lane.home()).unwrap().count(), 1);
+        assert_eq!(lane.secrets().len(), 3);
+        let mut new = of_codex("new", "2026-11-29T11:00:00.5Z");
+        new["OPENAI_API_KEY"] = json!("the-lanes");
+        new["tokens"]["account_id"] = json!("the-lanes");
+        for wrong in
+            [of_codex("new", "2026-11-29T09:00:00.5Z"), of_codex("a b", "2026-12-01T00:00:00Z")]
+        {
+            fs::write(&ours, wrong.to_string()).unwrap();
+            lane.keep_in_step();
+            assert_eq!(json_of(&file), old);
+        }
+        fs::write(&ours, new.to_string()).unwrap();
+        lane.keep_in_step();
+        let mut expected = of_codex("new", "2026-11-29T11:00:00.5Z");
+        expected["agent_identity"] = json!("another's");
+        assert_eq!(json_of(&file), expected);
+        fs::remove_file(&file).unwrap();
+        drop(lane);
+        assert!(!logins.take("c").unwrap().is_there(), "nobody is logged in");
     }
 }

@@ -34,6 +34,9 @@ pub fn judge(end: &LaneEnd, verdict: Verdict, signal: &StopSignal, now: Timestam
     let stop = match end.ended_by {
         EndedBy::Asked => Some(signal.reason().unwrap_or(StopReason::WorkerStopped)),
         EndedBy::TimedOut => Some(StopReason::TimedOut),
+        EndedBy::Stalled if verdict.reason == Reason::VendorUnreachable => {
+            Some(StopReason::VendorUnreachable)
+        }
         EndedBy::Stalled => Some(StopReason::Stalled),
         EndedBy::Itself | EndedBy::OutputLimit => stop_reason(&verdict.reason, now),
     };
@@ -43,6 +46,10 @@ pub fn judge(end: &LaneEnd, verdict: Verdict, signal: &StopSignal, now: Timestam
         }
         (Some(StopReason::Stalled), _) => {
             let silent = "the lane said nothing for ten minutes and was stopped after";
+            (Some(format!("{silent} {}", minutes(end.elapsed))), None)
+        }
+        (Some(StopReason::VendorUnreachable), EndedBy::Stalled) => {
+            let silent = "the vendor gave no answer for ten minutes; the lane was stopped after";
             (Some(format!("{silent} {}", minutes(end.elapsed))), None)
         }
         (_, EndedBy::Asked) => (None, None),
@@ -122,6 +129,16 @@ mod tests {
         let result =
             judge(&end(EndedBy::Asked), Verdict::new(Reason::Crashed), &signal, Timestamp(0));
         assert_eq!((result.stop, result.error), (Some(StopReason::Cancelled), None));
+    }
+
+    #[test]
+    fn silence_is_the_vendors_where_it_never_answered() {
+        let signal = StopSignal::default();
+        let stop = |reason| judge(&end(EndedBy::Stalled), Verdict::new(reason), &signal, Timestamp(0));
+        assert_eq!(stop(Reason::Crashed).stop, Some(StopReason::Stalled));
+        let waited = stop(Reason::VendorUnreachable);
+        assert_eq!(waited.stop, Some(StopReason::VendorUnreachable));
+        assert!(waited.error.unwrap().contains("gave no answer for ten minutes"));
     }
 
     #[test]

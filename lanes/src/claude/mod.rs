@@ -62,6 +62,7 @@ pub const VENDOR: Vendor = Vendor {
                 "hasCompletedOnboarding",
             ],
         }),
+        keychain: true,
     },
 };
 

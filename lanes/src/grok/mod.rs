@@ -45,6 +45,7 @@ pub const VENDOR: Vendor = Vendor {
         later: "/expires_at",
         lock: None,
         beside: None,
+        keychain: false,
     },
 };
 

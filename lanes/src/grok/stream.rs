@@ -37,8 +37,8 @@ impl Reader for Stream {
         }
     }
 
-    fn answered(&self) -> bool {
-        self.seen.answered
+    fn waits_for_vendor(&self) -> bool {
+        !self.seen.answered
     }
 
     fn end(self: Box<Self>, exit: &Exit<'_>) -> Verdict {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use relay_lanes::Verdict;
+use relay_lanes::{Reason, Verdict};
 
 use super::effects::{Committed, Done};
 use super::publish::push_words;
@@ -27,6 +27,9 @@ use crate::work::verdict::{LaneResult, judge};
 
 /// How long a finished run waits for room to commit its work.
 const DISK_PATIENCE: Duration = Duration::from_secs(20 * 60);
+
+/// A run that says for so long that it waits for its vendor has lost it.
+const VENDOR_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The time limit of a run that nobody gave another (seed 002: "default 60").
 const MAX_RUN: Duration = Duration::from_secs(60 * 60);
@@ -338,13 +341,17 @@ impl Job {
     async fn run_lane(&self, prepared: Prepared) -> Result<LaneResult, Stop> {
         let PreparedRun { run, mut reader, mut login } = prepared.into_run(&self.shared.supervisor);
         let redactor = run.redactor.clone();
+        let (stop, mut patience) = (self.signal.token().child_token(), Patience::default());
         let mut on_line = |line: &[u8]| {
             for said in reader.line(line) {
                 let text = redactor.text(&super::run_words::said(&said));
                 self.log.line(&text);
             }
+            if patience.is_over(reader.waits_for_vendor(), self.shared.clock.uptime()) {
+                stop.cancel();
+            }
         };
-        let running = run_lane(run, &*self.shared.clock, self.signal.token(), &mut on_line);
+        let running = run_lane(run, &*self.shared.clock, stop.clone(), &mut on_line);
         let end = match &mut login {
             Some(login) => Box::pin(login.beside(running)).await,
             None => Box::pin(running).await,
@@ -352,7 +359,7 @@ impl Job {
         // What a lane left in it takes its time to remove.
         let _its_end = tokio::task::spawn_blocking(move || drop(login)).await;
         // A run that was called off keeps that reason, however it came to its end.
-        let end = end.map_err(|error| {
+        let mut end = end.map_err(|error| {
             let own = match &error {
                 ProcessError::Start { source, .. } if is_shortage(source) => {
                     StopReason::RepoUnusable { why: RepoProblem::Machine }
@@ -362,7 +369,12 @@ impl Job {
             let reason = self.signal.reason().unwrap_or(own);
             Stop::new(reason, error.to_string())
         })?;
+        if end.ended_by == EndedBy::Asked && self.signal.reason().is_none() {
+            // Its last words say what it waited for.
+            end.ended_by = EndedBy::Itself;
+        }
         let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
+        let waited = reader.waits_for_vendor();
         let mut verdict = reader.end(&relay_lanes::Exit {
             code: end.code,
             signal: end.signal,
@@ -370,8 +382,25 @@ impl Job {
             now_ms: self.shared.clock.now().0,
             over_limit: end.ended_by == EndedBy::OutputLimit,
         });
+        if end.ended_by == EndedBy::Stalled && waited {
+            verdict.reason = Reason::VendorUnreachable;
+        }
         redact(&mut verdict, &redactor);
         Ok(judge(&end, verdict, &self.signal, self.shared.clock.now()))
+    }
+}
+
+/// Since when a run does nothing but wait for its vendor: it says so, and so never stalls.
+#[derive(Default)]
+struct Patience {
+    since: Option<Duration>,
+}
+
+impl Patience {
+    /// Whether it has waited for too long, by [`crate::model::Clock::uptime`].
+    fn is_over(&mut self, waits: bool, now: Duration) -> bool {
+        self.since = waits.then(|| self.since.unwrap_or(now));
+        self.since.is_some_and(|since| now.saturating_sub(since) >= VENDOR_PATIENCE)
     }
 }
 
@@ -466,6 +495,15 @@ fn disk_filled(reason: &StopReason, copy: &Path) -> Option<Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_vendor_is_waited_for_so_long_and_no_longer() {
+        let at = Duration::from_secs;
+        let mut patience = Patience::default();
+        let seen = [(true, 5), (true, 604), (false, 604), (true, 610), (true, 1209), (true, 1210)];
+        let over = seen.map(|(waits, now)| patience.is_over(waits, at(now)));
+        assert_eq!(over, [false, false, false, false, false, true]);
+    }
 
     #[test]
     fn a_flag_beats_a_preference_which_beats_the_hour() {

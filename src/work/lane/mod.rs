@@ -2,6 +2,7 @@
 //! which box. The only place that chooses between lanes.
 
 mod claude;
+mod codex;
 mod grok;
 mod process;
 mod vendor;
@@ -147,6 +148,9 @@ impl Lanes {
             Some(claude) if claude.vendor.lane == relay_lanes::claude::VENDOR.lane => {
                 self.prepare_claude(brief, claude)
             }
+            Some(codex) if codex.vendor.lane == relay_lanes::codex::VENDOR.lane => {
+                self.prepare_codex(brief, codex)
+            }
             Some(grok) if grok.vendor.lane == relay_lanes::grok::VENDOR.lane => {
                 self.prepare_grok(brief, grok)
             }
@@ -185,7 +189,7 @@ impl Lanes {
         env.push((COPY_MARK.into(), brief.workdir.into()));
         if matches!(around, Around::Walls(wall) if wall.has_walls()) {
             env.retain(|(name, _)| name != "TMPDIR");
-            env.push(("TMPDIR".into(), TMPDIR.into()));
+            env.push(("TMPDIR".into(), temporary(login.as_ref()).into()));
         }
         Ok(Prepared {
             program: Program { path, args, env, cwd, stdin: invocation.stdin },
@@ -256,6 +260,15 @@ impl Lanes {
                 Ok((store.clone(), own))
             })
             .collect()
+    }
+}
+
+/// The folder for temporary files behind walls. codex makes no helpers in a home that is under it,
+/// and then none of its commands run.
+fn temporary(login: Option<&Login>) -> &'static str {
+    match login {
+        Some(login) if login.folder().starts_with(TMPDIR) => "/var/tmp",
+        _ => TMPDIR,
     }
 }
 

@@ -1,0 +1,84 @@
+//! The codex lane on this machine.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use relay_lanes::codex::{self, Brief, Sandbox};
+
+use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief};
+use crate::model::StopReason;
+use crate::work::job::Stop;
+
+const NO_BOX: &str = "this machine can make neither walls nor the sandbox that codex runs in";
+
+const KEYRING: &str = "codex is logged in, but its login is not in the file auth.json: a run has \
+                       a home of its own and would find none";
+
+impl Lanes {
+    pub(super) fn prepare_codex(
+        &self,
+        brief: &TaskBrief<'_>,
+        installed: &Installed,
+    ) -> Result<Prepared, Stop> {
+        let program = installed.program()?;
+        let (around, own_sandbox) = self.box_of_codex()?;
+        let login = installed.login(brief.workdir)?;
+        let home = match &login {
+            Some(login) if !login.is_there() => {
+                return Err(Stop::new(StopReason::NotLoggedIn, KEYRING)
+                    .hint("set cli_auth_credentials_store = \"file\" and run `codex login`"));
+            }
+            Some(login) => login.home(),
+            None => self.home.join(installed.vendor.home.folder),
+        };
+        let file = home.join(installed.vendor.home.file);
+        let stores: Vec<PathBuf> =
+            self.stores.iter().filter(|store| store.is_dir()).cloned().collect();
+        let sandbox = match own_sandbox {
+            true => Sandbox::Own { login: &file, writable: &stores },
+            false => Sandbox::Walls,
+        };
+        let model = installed.model(brief.preferences);
+        let invocation = codex::invocation(&Brief {
+            prompt: brief.prompt,
+            workdir: brief.workdir,
+            model,
+            sandbox,
+            base_url: self.let_through(codex::BASE_URL),
+            zone: self.parent_env.get(OsStr::new("TZ")).and_then(|zone| zone.to_str()),
+        });
+        let env = self.vendor_env(installed.vendor, login.as_ref(), brief.agent);
+        let lane = Described {
+            program,
+            parts: self.parts(installed.vendor),
+            given: &[],
+            invocation,
+            env,
+            cwd: brief.workdir,
+            reader: codex::reader(model),
+            login,
+        };
+        self.prepared(brief, around, lane)
+    }
+
+    /// What stands around codex, and whether its own sandbox does inside that. Walls come first:
+    /// behind them a run needs no sandbox of its own, and without them it never goes without.
+    fn box_of_codex(&self) -> Result<(Around<'_>, bool), Stop> {
+        let walls = &self.boxing.confinement;
+        match &self.boxing.claude {
+            // Where it cannot be made there either, its commands fail and the run says so.
+            _ if !self.sandbox => Ok((Around::Processes(walls), true)),
+            Some(nesting) if nesting.has_walls() => Ok((Around::Walls(nesting), true)),
+            _ if walls.has_walls() => Ok((Around::Walls(walls), false)),
+            Some(weaker) => Ok((Around::Walls(weaker), true)),
+            None => Err(Stop::new(StopReason::SandboxUnavailable, NO_BOX)
+                .hint("`relay doctor` says what is missing")),
+        }
+    }
+
+    /// A variable that the operator lets through to vendors' lanes.
+    fn let_through(&self, name: &str) -> Option<&str> {
+        let named = self.pass_env.iter().any(|named| named == name);
+        self.parent_env.get(OsStr::new(name)).filter(|_| named)?.to_str()
+    }
+}
