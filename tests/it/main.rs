@@ -16,6 +16,8 @@ mod false_site;
 #[cfg(target_os = "linux")]
 mod full_claude;
 #[cfg(target_os = "linux")]
+mod full_codex;
+#[cfg(target_os = "linux")]
 mod full_cut;
 mod full_github;
 #[cfg(target_os = "linux")]

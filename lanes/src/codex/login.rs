@@ -25,7 +25,9 @@ pub fn login(code: Option<i32>, stdout: &str, stderr: &str) -> Login {
         _ => {
             let said = if stderr.trim().is_empty() { stdout } else { stderr };
             let code = code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
-            let detail = match text::one_line(said, 200) {
+            let said: Vec<&str> =
+                said.lines().filter(|line| !line.starts_with("WARNING:")).collect();
+            let detail = match text::one_line(&said.join(" "), 200) {
                 said if said.is_empty() => format!("`codex login status` said nothing ({code})"),
                 said => format!("`codex login status` said ({code}): {said}"),
             };
@@ -72,7 +74,9 @@ mod tests {
         ] {
             assert!(matches!(login(code, "", stderr), Login::Unclear { .. }), "{code:?} {stderr}");
         }
-        let Login::Unclear { detail } = login(Some(2), "", "error: no\n") else { panic!() };
+        let Login::Unclear { detail } = login(Some(2), "", "WARNING: x\nerror: no\n") else {
+            panic!()
+        };
         assert_eq!(detail, "`codex login status` said (code 2): error: no");
     }
 

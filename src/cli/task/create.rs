@@ -1,6 +1,7 @@
 //! `relay task create`: a task from an issue, or from a title where there is no issue.
 
 use clap::Args;
+use relay_lanes::VENDORS;
 
 use super::super::context::Context;
 use super::super::error::Failure;
@@ -18,7 +19,7 @@ pub struct Options {
     /// The project's slug, as `relay link` printed it
     #[arg(long, value_name = "SLUG")]
     repo: RepoName,
-    /// Who does it: claude, or process:NAME
+    /// Who does it: claude, codex, or process:NAME
     #[arg(long)]
     lane: LaneName,
     /// The number of an issue on GitHub
@@ -76,7 +77,9 @@ impl Options {
 /// The program's name of a process lane; `None` for a vendor's.
 fn process_lane<'a>(context: &Context, lane: &'a LaneName) -> Result<Option<&'a str>, Failure> {
     match lane.process_name() {
-        None if lane.as_str() != "claude" => Err(unknown_lane(context, lane)),
+        None if !VENDORS.iter().any(|vendor| vendor.lane == lane.as_str()) => {
+            Err(unknown_lane(context, lane))
+        }
         name => Ok(name),
     }
 }
@@ -101,6 +104,7 @@ fn unknown_lane(context: &Context, lane: &LaneName) -> Failure {
     Failure::new(Exit::NotFound, format!("there is no lane `{lane}`")).hint(if meant {
         format!("--lane process:{lane}")
     } else {
-        "relay lane ls (this version has `claude` and `process:NAME`)".to_owned()
+        let names: Vec<String> = VENDORS.iter().map(|v| format!("`{}`", v.lane)).collect();
+        format!("relay lane ls (this version has {} and `process:NAME`)", names.join(", "))
     })
 }

@@ -1,5 +1,5 @@
-//! A scripted model server on loopback: Anthropic's messages API as far as the real program needs
-//! it. It answers from a list of steps and keeps every request.
+//! A scripted model server on loopback: Anthropic's messages API, and OpenAI's responses API, as far
+//! as the real programs need them. It answers from a list of steps and keeps every request.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,12 @@ pub enum Step {
     Stop(&'static str),
     /// Answers with this status, kind of error and headers.
     Refuse(u16, &'static str, &'static [(&'static str, &'static str)]),
+    /// Answers with this status and body.
+    Answer(u16, Value),
 }
+
+/// What each answer of the responses API says it used: input in all, of it cached, output.
+pub const RESPONSE_TOKENS: [u64; 3] = [1000, 300, 50];
 
 /// A running server; it ends with its value.
 #[derive(Debug)]
@@ -88,6 +93,9 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
     let path = request.uri().path().to_owned();
     let bytes = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    if path.ends_with("/responses") {
+        return seen.respond(&body);
+    }
     if !path.ends_with("/messages") {
         return whole(StatusCode::NOT_FOUND, &error("not_found_error"));
     }
@@ -100,6 +108,9 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
                 response.headers_mut().insert(*name, value.parse().unwrap());
             }
             return response;
+        }
+        Step::Answer(status, body) => {
+            return whole(StatusCode::from_u16(status).unwrap(), &body);
         }
         Step::Say(words) => (json!({ "type": "text", "text": words }), "end_turn"),
         Step::Stop(reason) => (json!({ "type": "text", "text": "…" }), reason),
@@ -123,10 +134,62 @@ impl Seen {
         let has_tools = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
         let at = if has_tools { tool_results(body) } else { 0 };
         match self.steps.get(at).or(self.steps.last()).unwrap() {
-            step @ Step::Refuse(..) => step.clone(),
+            step @ (Step::Refuse(..) | Step::Answer(..)) => step.clone(),
             step if has_tools => step.clone(),
             _ => Step::Say("ok"),
         }
+    }
+}
+
+impl Seen {
+    /// One answer of the responses API. The newer models get their tools in the conversation, and
+    /// one tool that runs a script which calls the others.
+    fn respond(&self, body: &Value) -> Response<Body> {
+        let input = body["input"].as_array().map_or(&[][..], Vec::as_slice);
+        let kinds: Vec<&str> = input.iter().filter_map(|item| item["type"].as_str()).collect();
+        let at = kinds.iter().filter(|kind| kind.ends_with("_call_output")).count();
+        let step = self.steps.get(at).or(self.steps.last()).unwrap().clone();
+        self.requests.lock().unwrap().push(body.clone());
+        let call_id = format!("call_{at}");
+        let item = match step {
+            Step::Answer(status, body) => {
+                return whole(StatusCode::from_u16(status).unwrap(), &body);
+            }
+            Step::Refuse(status, kind, _) => {
+                return whole(StatusCode::from_u16(status).unwrap(), &error(kind));
+            }
+            Step::Say(words) | Step::Stop(words) => json!({
+                "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                "content": [{ "type": "output_text", "text": words, "annotations": [] }],
+            }),
+            Step::Call(name, input) if kinds.contains(&"additional_tools") => json!({
+                "type": "custom_tool_call", "id": "ctc_1", "call_id": call_id, "name": "exec",
+                "status": "completed", "input": format!("text(await tools.{name}({input}));"),
+            }),
+            Step::Call(name, input) => json!({
+                "type": "function_call", "id": "fc_1", "call_id": call_id, "name": name,
+                "status": "completed", "arguments": input.to_string(),
+            }),
+        };
+        let [input, cached, output] = RESPONSE_TOKENS;
+        let response = json!({
+            "id": format!("resp_{at}"), "object": "response", "created_at": 1,
+            "model": body["model"], "status": "completed", "output": [item],
+            "usage": {
+                "input_tokens": input, "input_tokens_details": { "cached_tokens": cached },
+                "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 7 },
+                "total_tokens": input + output,
+            },
+        });
+        let mut head = response.clone();
+        head["status"] = json!("in_progress");
+        head["output"] = json!([]);
+        stream(&[
+            json!({ "type": "response.created", "response": head }),
+            json!({ "type": "response.output_item.added", "output_index": 0, "item": item }),
+            json!({ "type": "response.output_item.done", "output_index": 0, "item": item }),
+            json!({ "type": "response.completed", "response": response }),
+        ])
     }
 }
 
@@ -163,17 +226,21 @@ fn events(message: &Value) -> Response<Body> {
     head["content"] = json!([]);
     head["stop_reason"] = Value::Null;
     let ended = json!({ "stop_reason": message["stop_reason"], "stop_sequence": null });
-    let text: String = [
+    stream(&[
         json!({ "type": "message_start", "message": head }),
         json!({ "type": "content_block_start", "index": 0, "content_block": empty }),
         json!({ "type": "content_block_delta", "index": 0, "delta": delta }),
         json!({ "type": "content_block_stop", "index": 0 }),
         json!({ "type": "message_delta", "delta": ended, "usage": { "output_tokens": 5 } }),
         json!({ "type": "message_stop" }),
-    ]
-    .iter()
-    .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-    .collect();
+    ])
+}
+
+fn stream(events: &[Value]) -> Response<Body> {
+    let text: String = events
+        .iter()
+        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+        .collect();
     let builder = Response::builder().header("content-type", "text/event-stream");
     builder.body(Body::from(text)).unwrap()
 }

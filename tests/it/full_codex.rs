@@ -1,0 +1,188 @@
+//! The real Codex on a scripted model, from a task on a repository of this disk to its pull
+//! request: what its commands can do, what is counted, and how its ends are read.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::full::skip;
+use crate::support::house::{House, only_has};
+use crate::support::model::{Model, RESPONSE_TOKENS, Step};
+use crate::support::processes::Marked;
+
+const KEY: &str = "dummy-key-of-the-lane";
+
+/// Run by a command of the agent's: writes down what it could do, one word a line.
+const PROBE: &str = r#"
+exec >findings 2>noise
+try() { word=$1; shift; "$@" && echo "$word"; }
+try wrote-in-copy touch made-by-a-command
+try wrote-temporary sh -c 'f=$(mktemp) && echo x >"$f"'
+try WROTE-IN-HOME touch "$HOME/outside"
+touch "$PWD.beside"
+try WROTE-A-HOOK touch .git/hooks/post-commit
+try WROTE-IN-ETC touch /etc/relay-was-here
+try READ-A-KEY grep -q secret "$HOME/.ssh/id"
+try READ-THE-LOGIN grep -rq dummy-key "$HOME/.codex" "$HOME/relay/vendor"
+try READ-THE-DATABASE grep -q . "$HOME/relay/relay.db"
+try SAW-A-KEY sh -c 'env | grep -q dummy-key'
+try SAW-ITS-HOME sh -c 'env | grep -q CODEX_HOME='
+try SAW-ANOTHER-ENVIRONMENT sh -c 'cat /proc/[0-9]*/environ | tr "\0" "\n" | grep -q ^CODEX_HOME='
+try has-a-program git status --short
+try REACHED-THE-MODEL bash -c 'echo >/dev/tcp/127.0.0.1/$MODEL_PORT'
+(setsid sh -c 'sleep 600 $MARK' &)
+(sh -c 'sleep 600 $MARK' &)
+echo "zone $(date +%z)"
+true
+"#;
+
+/// A machine with the real codex, logged in with a key, its model scripted.
+#[expect(clippy::disallowed_methods, reason = "scripts/test says where the real codex is")]
+fn machine(model: &Model) -> Option<House> {
+    let Some(codex) = std::env::var_os("RELAY_TEST_CODEX") else {
+        skip("RELAY_TEST_CODEX does not name the codex program");
+        return None;
+    };
+    let mut house = House::new();
+    house.program("codex", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", codex.display()));
+    let home = house.dir.path();
+    for folder in [".ssh", ".codex"] {
+        fs::create_dir(home.join(folder)).unwrap();
+    }
+    fs::write(home.join(".ssh/id"), "secret\n").unwrap();
+    let login = json!({ "auth_mode": "apikey", "OPENAI_API_KEY": KEY });
+    fs::write(home.join(".codex/auth.json"), login.to_string()).unwrap();
+    // The person's own settings are not a run's: with these it would ask nobody.
+    let nobody = "model_provider = \"nobody\"\n[model_providers.nobody]\nname = \"nobody\"\n\
+                  base_url = \"http://127.0.0.1:9/v1\"\n";
+    fs::write(home.join(".codex/config.toml"), nobody).unwrap();
+    house
+        .set("OPENAI_BASE_URL", &format!("{}/v1", model.url()))
+        .set("RELAY_LANE_ENV", "OPENAI_BASE_URL");
+    Some(house)
+}
+
+/// Runs one task to its end.
+fn run(house: &House) -> (Value, String) {
+    let slug = house.link();
+    let task = house.task(&slug, "codex", "Add a total");
+    house.relay(&["work", "--once", "--name", "w", "--lanes", "codex"]);
+    let log = house.relay(&["task", "log", &task]).ok();
+    (house.json(&["task", "get", &task, "--json"]), log)
+}
+
+fn command(command: &str) -> Step {
+    Step::Call("exec_command", json!({ "cmd": command, "yield_time_ms": 20_000 }))
+}
+
+/// A command line of the box, for the default model and for one that the program does not know.
+fn from_task_to_pull_request(named: Option<&str>) {
+    let mark = Marked::new();
+    let model = Model::start([
+        command("sh probe.sh"),
+        command(
+            "apply_patch <<'E'\n*** Begin Patch\n*** Add File: total.txt\n+1\n*** End Patch\nE",
+        ),
+        command("git add -A && git commit -qm mine"),
+        Step::Say("Added the total."),
+    ]);
+    let Some(mut house) = machine(&model) else { return };
+    if let Some(named) = named {
+        house.set("RELAY_MODEL_CODEX", named);
+    }
+    let probe = PROBE.replace("$MARK", &mark.mark);
+    let probe = probe.replace("$MODEL_PORT", &model.port.to_string());
+    fs::write(house.repo.join("probe.sh"), probe).unwrap();
+    house.in_repo(&["add", "-A"]);
+    house.in_repo(&["-c", "user.name=p", "-c", "user.email=p@localhost", "commit", "-qm", "test"]);
+    let lanes = house.json(&["lane", "ls", "--json"]);
+    let codex = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "codex").unwrap();
+    assert_eq!(codex["served"], true, "{codex:#}");
+    assert_eq!(codex["detail"], "an API key");
+    assert!(codex["version"].as_str().unwrap().starts_with("0."), "{codex:#}");
+    assert_eq!(codex["model"], json!(named));
+
+    let (detail, log) = run(&house);
+    assert_eq!(detail["task"]["state"], "review", "{detail:#}\n{log}");
+    let shown = |file: &str| house.in_repo(&["show", &format!("relay/codex-1:{file}")]);
+    assert_eq!(shown("total.txt"), "1", "{log}");
+    assert_eq!(
+        shown("findings").lines().collect::<Vec<_>>(),
+        [
+            "wrote-in-copy",
+            "wrote-temporary",
+            "?? findings",
+            "?? made-by-a-command",
+            "?? noise",
+            "has-a-program",
+            "zone +0000"
+        ],
+        "{log}\n{}",
+        shown("noise")
+    );
+    assert_eq!(mark.alive(), [], "{:?}", mark.names());
+    assert!(!house.dir.path().join("outside").exists());
+
+    let usage = &detail["runs"][0]["usage"];
+    let turns = u64::try_from(model.requests().len()).unwrap();
+    let [input, cached, output] = RESPONSE_TOKENS.map(|tokens| tokens * turns);
+    let last = model.requests().last().unwrap()["input"].clone();
+    assert_eq!(turns, 4, "{last:#}\n{log}");
+    // relay commits, not the agent.
+    assert!(last.to_string().contains("index.lock"), "{last:#}");
+    assert_eq!(usage["input_tokens"], input - cached, "{usage:#}");
+    assert_eq!(usage["cache_read_tokens"], cached, "{usage:#}");
+    assert_eq!(usage["output_tokens"], output, "{usage:#}");
+    assert_eq!(usage["cost_usd"], Value::Null, "it tells no price");
+    let asked = model.requests();
+    assert!(asked[0].to_string().contains("Add a total"), "the prompt arrived");
+    assert_eq!(asked[0]["model"].as_str().filter(|_| named.is_some()), named);
+    for text in [&log, &detail.to_string(), &format!("{asked:?}")] {
+        assert!(!text.contains(KEY), "the key is in:\n{text}");
+    }
+    // What codex keeps in its home, and what was written beside the copy, went with the run; the person's is as it was.
+    for folder in ["vendor", "work"] {
+        assert_eq!(only_has(&house.home.join(folder), &[]), Vec::<String>::new());
+    }
+    let mut left = only_has(&house.dir.path().join(".codex"), &[]);
+    left.retain(|name| name != "auth.json" && name != "config.toml" && name != "tmp");
+    assert_eq!(left, Vec::<String>::new());
+}
+
+#[test]
+fn full_a_task_becomes_a_pull_request_with_the_model_that_codex_chooses() {
+    from_task_to_pull_request(None);
+}
+
+#[test]
+fn full_a_task_becomes_a_pull_request_with_a_model_of_the_operators() {
+    from_task_to_pull_request(Some("scripted"));
+}
+
+#[test]
+fn full_every_end_of_the_real_codex_has_its_reason() {
+    let answer = |status, error: Value| Step::Answer(status, json!({ "error": error }));
+    let in_an_hour =
+        relay::model::Clock::now(&relay::system::SystemClock::default()).0 / 1000 + 3600;
+    let limit = json!({
+        "type": "usage_limit_reached", "message": "The usage limit has been reached",
+        "plan_type": "plus", "resets_at": in_an_hour,
+    });
+    for (step, expected) in [
+        (answer(401, json!({ "message": "Incorrect API key provided" })), "not_logged_in"),
+        (answer(400, json!({ "message": "No.", "type": "invalid_request_error" })), "vendor_error"),
+        (answer(429, limit), "quota"),
+    ] {
+        let model = Model::start([step.clone()]);
+        let Some(house) = machine(&model) else { return };
+        let (detail, log) = run(&house);
+        let stop = &detail["runs"][0]["stop_reason"];
+        assert_eq!(stop["reason"], expected, "{step:?}: {detail:#}\n{log}");
+        if expected == "quota" {
+            // It is told to the minute, in the run's own zone.
+            let until = stop["until"].as_i64().unwrap() / 1000;
+            assert!((in_an_hour - 60..=in_an_hour).contains(&until), "{stop:#} {in_an_hour}");
+        }
+        assert_eq!(detail["runs"][0]["usage"]["output_tokens"], Value::Null, "{detail:#}");
+    }
+}
