@@ -134,7 +134,8 @@ mod tests {
     #[test]
     fn silence_is_the_vendors_where_it_never_answered() {
         let signal = StopSignal::default();
-        let stop = |reason| judge(&end(EndedBy::Stalled), Verdict::new(reason), &signal, Timestamp(0));
+        let stop =
+            |reason| judge(&end(EndedBy::Stalled), Verdict::new(reason), &signal, Timestamp(0));
         assert_eq!(stop(Reason::Crashed).stop, Some(StopReason::Stalled));
         let waited = stop(Reason::VendorUnreachable);
         assert_eq!(waited.stop, Some(StopReason::VendorUnreachable));

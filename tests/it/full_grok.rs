@@ -215,7 +215,7 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
 
 #[test]
 fn full_without_the_box_a_question_ends_the_run_and_it_did_not_finish() {
-    let Some(machine) = Machine::new(true, [command("touch by-hand"), Step::Say("Done.")]) else {
+    let Some(machine) = Machine::new(true, [command("sh run.sh"), Step::Say("Done.")]) else {
         return;
     };
     let stop = machine.stop(&["--no-sandbox"]);
@@ -234,7 +234,7 @@ fn full_what_the_vendor_refuses_is_told_by_its_name() {
     ] {
         let Some(machine) = Machine::new(true, steps) else { return };
         if let Some(turns) = more {
-            machine.house.relay(&["prefer", "lane.max_turns", turns]).ok();
+            machine.house.relay(&["prefer", "run.max_turns", turns]).ok();
         }
         let stop = machine.stop(&[]);
         assert_eq!(stop["reason"], reason, "{stop}");
@@ -256,8 +256,10 @@ fn full_a_vendor_that_is_down_is_given_up_soon() {
 
 #[test]
 fn full_a_cancel_leaves_nothing_running() {
-    let line = "setsid sleep 86123 & nohup sleep 86124 & sleep 86125";
-    let Some(machine) = Machine::new(true, [command(line), Step::Say("Done.")]) else { return };
+    let script = "setsid sleep 86123 &\nnohup sleep 86124 &\nsleep 86125\n";
+    let script = Step::Call("write", json!({ "file_path": "spawn.sh", "content": script }));
+    let steps = [script, command("sh spawn.sh"), Step::Say("Done.")];
+    let Some(machine) = Machine::new(true, steps) else { return };
     let task = machine.task();
     let mut worker = machine.house.work(&["--name", "w", "--lanes", "grok"]);
     let sleeping = || ["86123", "86124", "86125"].map(|n| processes_with(&format!("sleep\0{n}")));

@@ -124,6 +124,9 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
             }
             return response;
         }
+        Step::Answer(status, body) => {
+            return whole(StatusCode::from_u16(status).unwrap(), &body);
+        }
         Step::Say(words) => (json!({ "content": words }), "stop"),
         Step::Stop(reason) => (json!({ "content": "…" }), reason),
         Step::Call(name, input) => {
