@@ -188,7 +188,7 @@ fn a_lane_nobody_can_serve_is_refused_where_it_is_typed() {
     exit 3
     --- stderr
     error: there is no lane `cobol`
-    hint: relay lane ls (this version has `claude` and `process:NAME`)
+    hint: relay lane ls (this version has `claude`, `codex`, `grok` and `process:NAME`)
     ");
     assert_snapshot!(create("process:edit"), @"
     exit 3
@@ -556,6 +556,10 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     LANE          SERVED  VERSION  MODEL  SEEN
     claude        no               opus   the program `claude` is not on PATH
                                           → npm install -g @anthropic-ai/claude-code
+    codex         no                      the program `codex` is not on PATH
+                                          → npm install -g @openai/codex
+    grok          no                      the program `grok` is not on PATH
+                                          → npm install -g @xai-official/grok
     process:edit  yes                     $HOME/.harness/lanes/edit.json
     process:gone  no                      no program at /nowhere/lane
                                           → chmod +x it, or mend $HOME/.harness/lanes/gone.json

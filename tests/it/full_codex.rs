@@ -162,8 +162,7 @@ fn full_a_task_becomes_a_pull_request_with_a_model_of_the_operators() {
 #[test]
 fn full_every_end_of_the_real_codex_has_its_reason() {
     let answer = |status, error: Value| Step::Answer(status, json!({ "error": error }));
-    let in_an_hour =
-        relay::model::Clock::now(&relay::system::SystemClock).0 / 1000 + 3600;
+    let in_an_hour = relay::model::Clock::now(&relay::system::SystemClock).0 / 1000 + 3600;
     let limit = json!({
         "type": "usage_limit_reached", "message": "The usage limit has been reached",
         "plan_type": "plus", "resets_at": in_an_hour,

@@ -1,0 +1,288 @@
+//! A person's login and a run's copy of it, as both change.
+
+use super::*;
+use relay_lanes::{claude, codex};
+use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
+
+const LOGIN: &str = ".credentials.json";
+const REFRESHING: &str = ".oauth_refresh.lock";
+
+struct Bench {
+    dir: tempfile::TempDir,
+    logins: Logins,
+}
+
+fn login(name: &str, expires: u64) -> Value {
+    json!({
+        "accessToken": format!("access-{name}"), "refreshToken": format!("refresh-{name}"),
+        "expiresAt": expires, "scopes": ["user:inference"],
+    })
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let persons = dir.path().join(".claude");
+        let settings = dir.path().join(".claude.json");
+        fs::create_dir(&persons).unwrap();
+        let text = json!({
+            "oauthAccount": {"emailAddress": "ada@example.com"},
+            "mcpServers": {"mine": {"command": "x"}}, "projects": {"/home/ada/x": {}},
+        });
+        fs::write(&settings, text.to_string()).unwrap();
+        let root = dir.path().join("vendor");
+        let logins = Logins::new(root, &claude::VENDOR, dir.path(), None);
+        let bench = Self { dir, logins };
+        bench.persons(&login("old", 10));
+        bench
+    }
+
+    fn persons(&self, login: &Value) {
+        let file = json!({ "claudeAiOauth": login, "mcpOAuth": {"mine": "token"} });
+        fs::write(self.dir.path().join(".claude/.credentials.json"), file.to_string()).unwrap();
+    }
+
+    fn persons_file(&self) -> Value {
+        json_of(&self.dir.path().join(".claude/.credentials.json"))
+    }
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn lanes(lane: &Login, login: &Value) {
+    let file = json!({ "claudeAiOauth": login, "mcpOAuth": {"evil": "x"} });
+    fs::write(lane.home().join(LOGIN), file.to_string()).unwrap();
+}
+
+#[test]
+fn a_run_has_the_login_and_nothing_else_and_leaves_nothing() {
+    let bench = Bench::new();
+    let lane = bench.logins.take("c").unwrap();
+    assert_eq!(json_of(&lane.home().join(LOGIN)), json!({"claudeAiOauth": login("old", 10)}));
+    let settings = json_of(&lane.home().join(".claude.json"));
+    assert_eq!(settings, json!({"oauthAccount": {"emailAddress": "ada@example.com"}}));
+    let secrets = lane.secrets();
+    let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+    assert_eq!(secrets, ["access-old", "refresh-old"]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&lane.home()), mode(&lane.home().join(LOGIN))), (0o700, 0o600));
+    assert!(bench.logins.take("c").is_err(), "a living run's home was taken twice");
+    let before = bench.persons_file();
+    fs::write(lane.home().join("settings.json"), "{}").unwrap();
+    drop(lane);
+    assert_eq!(bench.persons_file(), before);
+    assert_eq!(fs::read_dir(bench.dir.path().join("vendor")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(bench.dir.path().join(".claude")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_refreshed_login_is_kept_and_nothing_else_of_the_file_changes() {
+    let bench = Bench::new();
+    let mut lane = bench.logins.take("c").unwrap();
+    let mut new = login("new", 20);
+    new["scopes"] = json!(["everything"]);
+    lanes(&lane, &new);
+    lane.keep_in_step();
+    let expected = json!({ "claudeAiOauth": login("new", 20), "mcpOAuth": {"mine": "token"} });
+    assert_eq!(bench.persons_file(), expected);
+    let path = bench.dir.path().join(".claude/.credentials.json");
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(bench.dir.path().join(".claude")).unwrap().count(), 1);
+}
+
+#[test]
+fn the_persons_own_refresh_and_logout_win() {
+    let bench = Bench::new();
+    let mut lane = bench.logins.take("c").unwrap();
+    bench.persons(&login("hers", 15));
+    lanes(&lane, &login("lanes", 20));
+    lane.keep_in_step();
+    assert_eq!(bench.persons_file()["claudeAiOauth"], login("hers", 15));
+    assert_eq!(json_of(&lane.home().join(LOGIN))["claudeAiOauth"], login("hers", 15));
+    lanes(&lane, &login("lanes", 30));
+    let file = bench.dir.path().join(".claude/.credentials.json");
+    fs::remove_file(&file).unwrap();
+    drop(lane);
+    assert!(!file.exists(), "a login came back after a logout");
+}
+
+#[test]
+fn what_is_no_newer_login_is_not_kept() {
+    let bench = Bench::new();
+    let mut lane = bench.logins.take("c").unwrap();
+    let secret = bench.dir.path().join("secret");
+    fs::write(&secret, json!({"claudeAiOauth": login("linked", 99)}).to_string()).unwrap();
+    let at = lane.home().join(LOGIN);
+    let before = bench.persons_file();
+    let mut odd = login("odd", 20);
+    odd["refreshToken"] = json!("two\nlines");
+    for lanes_login in [login("older", 5), login("same-age", 10), odd, json!("text")] {
+        lanes(&lane, &lanes_login);
+        lane.keep_in_step();
+        assert_eq!(bench.persons_file(), before, "{lanes_login}");
+    }
+    fs::remove_file(&at).unwrap();
+    std::os::unix::fs::symlink(&secret, &at).unwrap();
+    lane.keep_in_step();
+    assert_eq!(bench.persons_file(), before, "a link was followed");
+    fs::remove_file(&at).unwrap();
+    rustix::fs::mknodat(CWD, &at, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    lane.keep_in_step();
+    // While claude itself refreshes, nobody else writes.
+    fs::remove_file(&at).unwrap();
+    fs::create_dir(bench.dir.path().join(".claude").join(REFRESHING)).unwrap();
+    lanes(&lane, &login("new", 20));
+    lane.keep_in_step();
+    assert_eq!(bench.persons_file(), before);
+}
+
+#[test]
+fn a_folder_that_the_lane_moved_away_is_not_written_through() {
+    let bench = Bench::new();
+    let mut lane = bench.logins.take("c").unwrap();
+    let elsewhere = bench.dir.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::rename(lane.home(), lane.folder().join("away")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, lane.home()).unwrap();
+    bench.persons(&login("hers", 15));
+    lane.keep_in_step();
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    drop(lane);
+    assert!(elsewhere.exists());
+}
+
+#[test]
+fn what_a_dead_worker_left_is_put_right_at_the_next_start() {
+    let bench = Bench::new();
+    let lane = bench.logins.take("c").unwrap();
+    lanes(&lane, &login("new", 20));
+    bench.logins.sweep();
+    assert!(lane.home().exists(), "a living run's home was swept");
+    // As after SIGKILL: the lock is let go and nothing is put away.
+    let folder = bench.dir.path().join("vendor");
+    let kept = bench.dir.path().join("kept");
+    fs::rename(&folder, &kept).unwrap();
+    drop(lane);
+    bench.persons(&login("old", 10));
+    fs::rename(&kept, &folder).unwrap();
+    bench.logins.sweep();
+    assert_eq!(bench.persons_file()["claudeAiOauth"], login("new", 20));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+/// A file as grok has it: a table of logins.
+fn of_grok(key: &str, refresh: &str, expires: &str) -> Value {
+    json!({
+        "https://auth.x.example::c/1": {
+            "key": key, "auth_mode": "oidc", "user_id": "u", "refresh_token": refresh,
+            "expires_at": expires,
+        },
+        "xai::api_key": { "key": "xai-key-of-ada", "auth_mode": "api_key" },
+    })
+}
+
+#[test]
+fn of_a_table_each_login_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let persons = dir.path().join(".grok/auth.json");
+    fs::create_dir(dir.path().join(".grok")).unwrap();
+    fs::write(dir.path().join(".grok/config.toml"), "[mcp_servers.mine]").unwrap();
+    let old = of_grok("access-old", "refresh-old", "2026-11-30T10:00:00Z");
+    fs::write(&persons, old.to_string()).unwrap();
+    let root = dir.path().join("vendor");
+    let logins = Logins::new(root.clone(), &relay_lanes::grok::VENDOR, dir.path(), None);
+    let mut lane = logins.take("c").unwrap();
+    let file = lane.home().join("auth.json");
+    assert_eq!(json_of(&file), old);
+    assert_eq!(fs::read_dir(lane.home()).unwrap().count(), 1, "the login alone");
+    let secrets = lane.secrets();
+    let secrets: Vec<&str> = secrets.iter().map(Secret::expose).collect();
+    assert_eq!(secrets, ["access-old", "refresh-old", "xai-key-of-ada"]);
+
+    let mut new = of_grok("access-new", "refresh-new", "2026-11-30T16:00:00Z");
+    new["https://auth.x.example::c/1"]["user_id"] = json!("mallory");
+    new["xai::api_key"]["key"] = json!("xai-key-of-mallory");
+    new["https://evil.example::c"] = json!({ "key": "evil" });
+    fs::write(&file, new.to_string()).unwrap();
+    lane.keep_in_step();
+    let kept = of_grok("access-new", "refresh-new", "2026-11-30T16:00:00Z");
+    assert_eq!(json_of(&persons), kept, "only what a refresh changes");
+
+    for (refresh, expires) in [
+        ("refresh-odd", "2026-11-30T15:59:59Z"),
+        ("refresh odd", "2026-11-30T17:00:00Z"),
+        ("refresh-odd", "no time"),
+        ("refresh-odd", ""),
+    ] {
+        fs::write(&file, of_grok("access-odd", refresh, expires).to_string()).unwrap();
+        lane.keep_in_step();
+        assert_eq!(json_of(&persons), kept, "{refresh} {expires}");
+    }
+    drop(lane);
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_that_stands_in_is_the_runs_and_goes_with_it() {
+    let bench = Bench::new();
+    let place = bench.dir.path().join(".other");
+    let mut lane = bench.logins.take("c").unwrap();
+    lane.stand_in(&place, "settings.json", "{}").unwrap();
+    let (at, by) = lane.stands_in().unwrap().clone();
+    assert_eq!(at, place);
+    assert!(by.starts_with(lane.folder()), "it is inside of what the run may write");
+    assert_eq!(fs::read_to_string(by.join("settings.json")).unwrap(), "{}");
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing is written to the person's");
+    drop(lane);
+    assert!(!by.exists() && place.is_dir());
+}
+
+fn of_codex(name: &str, refreshed: &str) -> Value {
+    json!({
+        "auth_mode": "chatgpt", "OPENAI_API_KEY": null, "last_refresh": refreshed,
+        "tokens": {
+            "id_token": format!("id-{name}"), "access_token": format!("access-{name}"),
+            "refresh_token": format!("refresh-{name}"), "account_id": "account",
+        },
+    })
+}
+
+#[test]
+fn a_login_of_codex_is_kept_in_step_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (persons, root) = (dir.path().join("moved"), dir.path().join("vendor"));
+    fs::create_dir(&persons).unwrap();
+    let file = persons.join("auth.json");
+    let mut old = of_codex("old", "2026-11-29T10:00:00.5Z");
+    old["agent_identity"] = json!("another's");
+    fs::write(&file, old.to_string()).unwrap();
+    fs::write(persons.join("config.toml"), "x = 1").unwrap();
+    let logins = Logins::new(root, &codex::VENDOR, dir.path(), Some(&persons));
+    let mut lane = logins.take("c").unwrap();
+    let ours = lane.home().join("auth.json");
+    assert!(lane.is_there());
+    assert_eq!(json_of(&ours), of_codex("old", "2026-11-29T10:00:00.5Z"));
+    assert_eq!(fs::read_dir(lane.home()).unwrap().count(), 1);
+    assert_eq!(lane.secrets().len(), 3);
+    let mut new = of_codex("new", "2026-11-29T11:00:00.5Z");
+    new["OPENAI_API_KEY"] = json!("the-lanes");
+    new["tokens"]["account_id"] = json!("the-lanes");
+    for wrong in
+        [of_codex("new", "2026-11-29T09:00:00.5Z"), of_codex("a b", "2026-12-01T00:00:00Z")]
+    {
+        fs::write(&ours, wrong.to_string()).unwrap();
+        lane.keep_in_step();
+        assert_eq!(json_of(&file), old);
+    }
+    fs::write(&ours, new.to_string()).unwrap();
+    lane.keep_in_step();
+    let mut expected = of_codex("new", "2026-11-29T11:00:00.5Z");
+    expected["agent_identity"] = json!("another's");
+    assert_eq!(json_of(&file), expected);
+    fs::remove_file(&file).unwrap();
+    drop(lane);
+    assert!(!logins.take("c").unwrap().is_there(), "nobody is logged in");
+}
