@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::full::skip;
 use crate::support::house::{House, only_has};
 use crate::support::model::{Model, RESPONSE_TOKENS, Step};
-use crate::support::processes::Marked;
+use crate::support::processes::{Marked, tool};
 
 const KEY: &str = "dummy-key-of-the-lane";
 
@@ -20,7 +20,7 @@ try wrote-in-copy touch made-by-a-command
 try wrote-temporary sh -c 'f=$(mktemp) && echo x >"$f"'
 try WROTE-IN-HOME touch "$HOME/outside"
 touch "$PWD.beside"
-try WROTE-A-HOOK touch .git/hooks/post-commit
+try WROTE-A-HOOK sh -c 'mkdir -p .git/hooks && touch .git/hooks/post-commit'
 try WROTE-IN-ETC touch /etc/relay-was-here
 try READ-A-KEY grep -q secret "$HOME/.ssh/id"
 try READ-THE-LOGIN grep -rq dummy-key "$HOME/.codex" "$HOME/relay/vendor"
@@ -71,11 +71,19 @@ fn run(house: &House) -> (Value, String) {
     (house.json(&["task", "get", &task, "--json"]), log)
 }
 
+fn commit_probe(house: &House, mark: &Marked, model: &Model) {
+    let probe = PROBE.replace("$MARK", &mark.mark);
+    let probe = probe.replace("$MODEL_PORT", &model.port.to_string());
+    fs::write(house.repo.join("probe.sh"), probe).unwrap();
+    house.in_repo(&["add", "-A"]);
+    house.in_repo(&["-c", "user.name=p", "-c", "user.email=p@localhost", "commit", "-qm", "test"]);
+}
+
 fn command(command: &str) -> Step {
     Step::Call("exec_command", json!({ "cmd": command, "yield_time_ms": 20_000 }))
 }
 
-/// A command line of the box, for the default model and for one that the program does not know.
+/// With the default model the tools come another way than with one that the program does not know.
 fn from_task_to_pull_request(named: Option<&str>) {
     let mark = Marked::new();
     let model = Model::start([
@@ -90,11 +98,7 @@ fn from_task_to_pull_request(named: Option<&str>) {
     if let Some(named) = named {
         house.set("RELAY_MODEL_CODEX", named);
     }
-    let probe = PROBE.replace("$MARK", &mark.mark);
-    let probe = probe.replace("$MODEL_PORT", &model.port.to_string());
-    fs::write(house.repo.join("probe.sh"), probe).unwrap();
-    house.in_repo(&["add", "-A"]);
-    house.in_repo(&["-c", "user.name=p", "-c", "user.email=p@localhost", "commit", "-qm", "test"]);
+    commit_probe(&house, &mark, &model);
     let lanes = house.json(&["lane", "ls", "--json"]);
     let codex = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "codex").unwrap();
     assert_eq!(codex["served"], true, "{codex:#}");
@@ -157,6 +161,48 @@ fn full_a_task_becomes_a_pull_request_with_the_model_that_codex_chooses() {
 #[test]
 fn full_a_task_becomes_a_pull_request_with_a_model_of_the_operators() {
     from_task_to_pull_request(Some("scripted"));
+}
+
+/// A bubblewrap that cannot be made inside another: the box of relay stands, and codex's does not.
+#[test]
+fn full_where_its_sandbox_does_not_nest_the_walls_keep_it() {
+    let Some(bwrap) = tool("bwrap") else { return skip("bubblewrap") };
+    let model = Model::start([command("sh probe.sh"), Step::Say("Tried it.")]);
+    let Some(house) = machine(&model) else { return };
+    let no_nesting = format!(
+        "#!/bin/sh\ncase \" $* \" in *' --dev-bind / / '*) echo no nesting >&2; exit 1;; esac\n\
+         exec {} \"$@\"\n",
+        bwrap.display()
+    );
+    house.program("bwrap", &no_nesting);
+    let mark = Marked::new();
+    commit_probe(&house, &mark, &model);
+    let report = house.relay(&["doctor", "--json"]).out.parse::<Value>().unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == "codex's sandbox").unwrap();
+    assert_eq!(check["state"], "warn", "{check:#}");
+    assert!(check["seen"].as_str().unwrap().contains("the walls alone keep codex"), "{check:#}");
+    let (detail, log) = run(&house);
+    assert_eq!(detail["task"]["state"], "review", "{detail:#}\n{log}");
+    let findings = house.in_repo(&["show", "relay/codex-1:findings"]);
+    let reached: Vec<&str> =
+        findings.lines().filter(|word| word.starts_with(|c: char| c.is_uppercase())).collect();
+    // What only its own sandbox keeps: docs/SECURITY.md says so.
+    let own = ["WROTE-A-HOOK", "READ-THE-LOGIN", "SAW-ANOTHER-ENVIRONMENT", "REACHED-THE-MODEL"];
+    assert_eq!(reached, own, "{log}");
+    assert_eq!(mark.alive(), [], "{:?}", mark.names());
+    assert!(!house.dir.path().join("outside").exists());
+}
+
+#[test]
+fn full_without_walls_it_is_never_run_without_its_sandbox() {
+    let model = Model::start([Step::Say("Hello.")]);
+    let Some(house) = machine(&model) else { return };
+    house.without_namespaces();
+    let (detail, log) = run(&house);
+    let stop = &detail["runs"][0]["stop_reason"];
+    assert_eq!(stop["reason"], "sandbox_unavailable", "{detail:#}\n{log}");
+    assert_eq!(model.requests().len(), 0, "the model was asked");
 }
 
 #[test]

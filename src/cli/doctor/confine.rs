@@ -23,6 +23,9 @@ pub async fn boxes(context: &Context) -> Vec<Check> {
         let socat = context.config.program("socat").is_some();
         checks.push(inner(&boxing, socat));
     }
+    if context.config.program("codex").is_some() {
+        checks.push(inner_of_codex(&boxing));
+    }
     checks
 }
 
@@ -96,6 +99,30 @@ fn inner(boxing: &Boxing, socat: bool) -> Check {
     }
 }
 
+/// Codex brings its own bubblewrap, so that this machine's need not be there; where its sandbox
+/// cannot be made inside the walls, the walls alone keep it.
+fn inner_of_codex(boxing: &Boxing) -> Check {
+    const NAME: &str = "codex's sandbox";
+    let walls = boxing.confinement.has_walls();
+    let why = match &boxing.nested {
+        Tried::Works if walls => return Check::ok(NAME, "its own inside the walls (tried)"),
+        Tried::Works => return Check::warn(NAME, "its own, without walls around it", INSTALL),
+        Tried::Missing => "bubblewrap is not on PATH",
+        Tried::Fails { why } => why,
+    };
+    if walls {
+        let seen = format!(
+            "does not work inside the box ({why}): the walls alone keep codex, and its commands \
+             can read its login and reach the network"
+        );
+        return Check::warn(NAME, seen, ALLOW);
+    }
+    match boxing.claude {
+        Some(_) => Check::warn(NAME, "its own, without walls around it", ALLOW),
+        None => Check::fail(NAME, why, INSTALL),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::State;
@@ -124,6 +151,17 @@ mod tests {
             let boxing = Boxing { outer, nested, confinement, claude };
             (super::outer(&boxing).state, inner(&boxing, socat).state)
         };
+        let of_codex = |nested: Tried, confinement: &Confinement, weaker: bool| {
+            let claude = weaker.then(|| confinement.clone());
+            let confinement = confinement.clone();
+            let boxing = Boxing { outer: Tried::Works, nested, confinement, claude };
+            inner_of_codex(&boxing).state
+        };
+        assert_eq!(of_codex(Tried::Works, &bwrap, true), State::Ok);
+        assert_eq!(of_codex(why(), &bwrap, false), State::Warn);
+        assert_eq!(of_codex(Tried::Works, &bare, true), State::Warn);
+        assert_eq!(of_codex(why(), &bare, true), State::Warn);
+        assert_eq!(of_codex(Tried::Missing, &bare, false), State::Fail);
         assert_eq!(of(Tried::Works, Tried::Works, &bwrap, true), (State::Ok, State::Ok));
         assert_eq!(of(Tried::Works, Tried::Works, &bwrap, false), (State::Ok, State::Fail));
         assert_eq!(of(Tried::Works, why(), &bwrap, true), (State::Ok, State::Warn));

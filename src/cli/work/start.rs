@@ -179,12 +179,14 @@ async fn served(
     if served.is_empty() {
         return Err(work_failure_no_lanes());
     }
-    let claude = served.contains(&LaneName::claude());
-    let walls = lanes.boxing.claude.as_ref().is_some_and(relay_sandbox::Confinement::has_walls);
-    if claude && lanes.sandbox && !walls && cfg!(target_os = "linux") {
-        progress.warning(
-            "no walls around claude: `relay doctor` says why, docs/SECURITY.md what it means",
-        );
+    let around_claude = lanes.boxing.claude.as_ref().unwrap_or(&lanes.boxing.confinement);
+    for (lane, around) in [("claude", around_claude), ("codex", &lanes.boxing.confinement)] {
+        let is_served = served.iter().any(|served| served.as_str() == lane);
+        if is_served && lanes.sandbox && !around.has_walls() && cfg!(target_os = "linux") {
+            progress.warning(&format!(
+                "no walls around {lane}: `relay doctor` says why, docs/SECURITY.md what it means",
+            ));
+        }
     }
     if !lanes.sandbox {
         progress.warning("no sandbox: what a vendor's lane runs can do all that you can");
