@@ -99,7 +99,12 @@ async fn ask(
         cwd: lanes.home.clone(),
         stdin: Vec::new(),
     };
-    run(&program, &LIMITS).await
+    match run(&program, &LIMITS).await {
+        // One that died of itself told nothing of its login. It is asked once more: grok 1.0.41 does
+        // so now and then on its way out.
+        Ok(died) if died.code.is_none() => run(&program, &LIMITS).await,
+        answer => answer,
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
