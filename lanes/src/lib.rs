@@ -201,6 +201,15 @@ impl Exit<'_> {
         const KILLS: [i32; 9] = [4, 5, 6, 7, 8, 9, 11, 15, 31];
         self.signal.or_else(|| self.code.map(|code| code - 128).filter(|n| KILLS.contains(n)))
     }
+
+    /// How the program ended, to follow its name in a sentence.
+    pub(crate) fn ended(&self) -> String {
+        match (self.killed_by(), self.code) {
+            (Some(signal), _) => format!("was ended by signal {signal}"),
+            (None, Some(code)) => format!("exited with code {code}"),
+            (None, None) => "ended without a code".to_owned(),
+        }
+    }
 }
 
 impl Verdict {

@@ -134,7 +134,7 @@ fn quota_until(seen: &Seen, said: &str, now_ms: i64) -> Option<i64> {
 
 /// The program said "done" and then did not end cleanly.
 fn after_success(exit: &Exit<'_>) -> Verdict {
-    failed(Reason::Crashed, &format!("claude reported success and then {}", ended(exit)))
+    failed(Reason::Crashed, &format!("claude reported success and then {}", exit.ended()))
 }
 
 fn without_result(seen: &Seen, exit: &Exit<'_>) -> Verdict {
@@ -145,7 +145,7 @@ fn without_result(seen: &Seen, exit: &Exit<'_>) -> Verdict {
         return failed(Reason::SandboxUnavailable, line.trim().trim_start_matches("Error: "));
     }
     if exit.killed_by().is_some() {
-        let error = format!("claude {} before its result", ended(exit));
+        let error = format!("claude {} before its result", exit.ended());
         return failed(Reason::Crashed, &error);
     }
     if let Some(line) = &seen.rubbish {
@@ -155,7 +155,7 @@ fn without_result(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     if exit.code == Some(0) {
         return failed(Reason::ProtocolViolation, "claude ended without a result");
     }
-    let error = format!("claude {} without a result: {}", ended(exit), exit.stderr);
+    let error = format!("claude {} without a result: {}", exit.ended(), exit.stderr);
     failed(Reason::VendorError, &error)
 }
 
@@ -189,14 +189,6 @@ fn hint(reason: &Reason) -> Option<String> {
         _ => return None,
     };
     Some(words.to_owned())
-}
-
-fn ended(exit: &Exit<'_>) -> String {
-    match (exit.killed_by(), exit.code) {
-        (Some(signal), _) => format!("was ended by signal {signal}"),
-        (None, Some(code)) => format!("exited with code {code}"),
-        (None, None) => "ended without a code".to_owned(),
-    }
 }
 
 fn first_error(result: &Value) -> String {

@@ -77,7 +77,7 @@ pub fn verdict(seen: &Seen, model: Option<&str>, exit: &Exit<'_>) -> Verdict {
     let verdict = match exit.code {
         Some(0) => seen.is_unboxed().map_or_else(|| done(seen), unboxed),
         _ => {
-            let error = format!("codex completed its turn and then {}", ended(exit));
+            let error = format!("codex completed its turn and then {}", exit.ended());
             failed(Reason::Crashed, &error)
         }
     };
@@ -151,7 +151,7 @@ fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
         return failed(Reason::VendorUnreachable, waiting);
     }
     if exit.killed_by().is_some() {
-        return failed(Reason::Crashed, &format!("codex {} before its end", ended(exit)));
+        return failed(Reason::Crashed, &format!("codex {} before its end", exit.ended()));
     }
     if let Some(line) = &seen.rubbish {
         let error = format!("codex wrote something else than events: {line}");
@@ -160,7 +160,7 @@ fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     if exit.code == Some(0) {
         return failed(Reason::ProtocolViolation, "codex ended without completing its turn");
     }
-    let error = format!("codex {} without a turn: {}", ended(exit), exit.stderr);
+    let error = format!("codex {} without a turn: {}", exit.ended(), exit.stderr);
     failed(Reason::VendorError, &error)
 }
 
@@ -186,12 +186,4 @@ fn hint(reason: &Reason) -> Option<String> {
         _ => return None,
     };
     Some(words.to_owned())
-}
-
-fn ended(exit: &Exit<'_>) -> String {
-    match (exit.killed_by(), exit.code) {
-        (Some(signal), _) => format!("was ended by signal {signal}"),
-        (None, Some(code)) => format!("exited with code {code}"),
-        (None, None) => "ended without a code".to_owned(),
-    }
 }

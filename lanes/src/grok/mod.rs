@@ -2,7 +2,7 @@
 //!
 //! Grok asks before what it was not allowed, and where nobody can answer it gives up the whole run.
 //! [`POLICY`] makes each such question a refusal that the model is told, as claude's are. What the
-//! commands reach is relay's box alone: Grok's own is switched off (docs/design/walls.md says why).
+//! commands reach is relay's box alone: Grok's own is switched off.
 //!
 //! Its login is a table of logins by issuer. Pointed elsewhere (a gateway, a scripted model) it
 //! needs the variables of [`KEY_NAMES`], which pass only where the operator names them.

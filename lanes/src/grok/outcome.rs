@@ -105,10 +105,10 @@ fn ended_with(seen: &Seen, end: &Value, exit: &Exit<'_>) -> Verdict {
     match stop {
         "end_turn" if exit.code == Some(0) => done(seen),
         "end_turn" => {
-            failed(Reason::Crashed, &format!("grok reported success and then {}", ended(exit)))
+            failed(Reason::Crashed, &format!("grok reported success and then {}", exit.ended()))
         }
         "cancelled" if exit.killed_by().is_some() => {
-            failed(Reason::Crashed, &format!("grok {} before its end", ended(exit)))
+            failed(Reason::Crashed, &format!("grok {} before its end", exit.ended()))
         }
         "cancelled" => given_up(seen),
         "refusal" => failed(Reason::PermissionRefused, "the model refused the work"),
@@ -176,7 +176,7 @@ fn failure(said: &str) -> Verdict {
 
 fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     if exit.killed_by().is_some() {
-        return failed(Reason::Crashed, &format!("grok {} before its end", ended(exit)));
+        return failed(Reason::Crashed, &format!("grok {} before its end", exit.ended()));
     }
     if let Some(line) = &seen.rubbish {
         let error = format!("grok wrote something else than events: {line}");
@@ -192,7 +192,7 @@ fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     if exit.code == Some(1) && !said.is_empty() {
         return failure(&plain(said));
     }
-    let error = format!("grok {} without a last event: {said}", ended(exit));
+    let error = format!("grok {} without a last event: {said}", exit.ended());
     failed(Reason::VendorError, &error)
 }
 
@@ -219,12 +219,4 @@ fn hint(reason: &Reason) -> Option<String> {
         _ => return None,
     };
     Some(words.to_owned())
-}
-
-fn ended(exit: &Exit<'_>) -> String {
-    match (exit.killed_by(), exit.code) {
-        (Some(signal), _) => format!("was ended by signal {signal}"),
-        (None, Some(code)) => format!("exited with code {code}"),
-        (None, None) => "ended without a code".to_owned(),
-    }
 }
