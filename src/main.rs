@@ -1,4 +1,5 @@
-//! The program `relay`: hands the command line to `cli`, or becomes a lane's supervisor.
+//! The program `relay`: hands the command line to `cli`, or becomes a lane's supervisor or
+//! the door of its box.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,6 +11,12 @@ fn main() -> ExitCode {
     // Before anything else, so that a supervisor stays a small process with one thread.
     if args.get(1).is_some_and(|arg| arg == process::SUPERVISE) {
         return process::supervisor_main();
+    }
+    if args.get(1).is_some_and(|arg| arg == process::DOOR) {
+        return process::door_main(&args[2..]);
+    }
+    if args.get(1).is_some_and(|arg| arg == process::KNOCK) {
+        return process::knock_main();
     }
     if args.get(1).is_some_and(|arg| arg == cli::DEMO_LANE) {
         return cli::demo_lane_main();

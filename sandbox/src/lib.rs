@@ -3,6 +3,7 @@
 
 mod claude;
 mod domains;
+pub mod egress;
 mod env;
 mod hidden;
 mod walls;
@@ -12,5 +13,5 @@ pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings};
 pub use domains::{DomainError, domains, parse_domains};
 pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
 pub use hidden::{hidden_paths, moved_logins};
-pub use walls::{TMPDIR, Walls};
+pub use walls::{Network, TMPDIR, Walls};
 pub use wrap::{Confinement, Tools, choose, wall_in, wrap};

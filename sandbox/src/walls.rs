@@ -18,8 +18,26 @@ pub struct Walls {
     pub writable: Vec<PathBuf>,
     /// Another folder in the place of one, writable: the place, and what stands there instead.
     pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// What of the network is there.
+    pub network: Network,
     /// Where the program starts.
     pub cwd: PathBuf,
+}
+
+/// What a lane has of this machine's network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// None: a loopback of its own, and nobody else on it.
+    #[default]
+    Apart,
+    /// The same with one door: a program is run through this command line, which leaves something
+    /// behind that listens on that loopback.
+    Door {
+        /// The command and its arguments, before the program's own path.
+        through: Vec<OsString>,
+    },
+    /// This machine's own network, with all that listens on it.
+    Shared,
 }
 
 /// The name for temporary files in the box, whatever it is outside.
@@ -36,6 +54,13 @@ enum Kind<'a> {
 }
 
 impl Walls {
+    /// Gives the run a door: `folder` is where it is met, seen by the lane and not to be written.
+    pub fn add_door(&mut self, folder: PathBuf, through: Vec<OsString>) {
+        self.blank.retain(|path| !path.starts_with(&folder));
+        self.shown.push(folder);
+        self.network = Network::Door { through };
+    }
+
     /// bubblewrap's arguments. `proc` is a `/proc` of the run's own that is mounted already;
     /// without it bubblewrap makes one, and with it the process namespace.
     pub(crate) fn arguments(&self, proc_is_own: bool) -> Vec<OsString> {
@@ -43,7 +68,9 @@ impl Walls {
         let mut add = |words: &[&dyn AsRef<std::ffi::OsStr>]| {
             line.extend(words.iter().map(|word| word.as_ref().to_owned()));
         };
-        // A network namespace of its own belongs here, once there is a door in it.
+        if self.network != Network::Shared {
+            add(&[&"--unshare-net"]);
+        }
         add(&[&"--unshare-ipc", &"--ro-bind", &"/", &"/", &"--dev", &"/dev"]);
         if proc_is_own {
             add(&[&"--bind", &"/proc", &"/proc"]);
@@ -111,7 +138,7 @@ mod tests {
         words.iter().map(|word| word.display().to_string()).collect::<Vec<_>>().join(" ")
     }
 
-    const ALWAYS: &str = "--unshare-ipc --ro-bind / / --dev /dev --proc /proc";
+    const ALWAYS: &str = "--unshare-net --unshare-ipc --ro-bind / / --dev /dev --proc /proc";
 
     #[test]
     fn a_usual_run() {
@@ -121,6 +148,7 @@ mod tests {
             shown: paths(&["/home/ada", "/run/resolv.conf", "/home/ada/.harness/bin/tidy"]),
             writable: paths(&["/home/ada/.harness/work/c", "/dev/kvm"]),
             replaced: vec![("/home/ada/.npm".into(), "/home/ada/.harness/work/c.box/npm".into())],
+            network: Network::Apart,
             cwd: "/home/ada/.harness/work/c".into(),
         };
         let expected = [
@@ -182,7 +210,26 @@ mod tests {
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         assert_eq!(
             words.join(" "),
-            "--unshare-ipc --ro-bind / / --dev /dev --bind /proc /proc --chdir /"
+            "--unshare-net --unshare-ipc --ro-bind / / --dev /dev --bind /proc /proc --chdir /"
         );
+    }
+
+    #[test]
+    fn a_network_is_shared_only_where_it_is_said_so_and_a_door_stands_open_in_what_is_hidden() {
+        let mut walls = Walls {
+            empty: paths(&["/srv/relay"]),
+            blank: paths(&["/srv/relay/work/c.door/s", "/srv/other.sock"]),
+            cwd: "/".into(),
+            ..Walls::default()
+        };
+        walls.add_door("/srv/relay/work/c.door".into(), vec!["/bin/relay".into()]);
+        let expected = [
+            ALWAYS,
+            "--ro-bind /dev/null /srv/other.sock --tmpfs /srv/relay",
+            "--ro-bind /srv/relay/work/c.door /srv/relay/work/c.door --chdir /",
+        ];
+        assert_eq!(line(&walls), expected.join(" "));
+        let shared = Walls { network: Network::Shared, cwd: "/".into(), ..Walls::default() };
+        assert!(!line(&shared).contains("--unshare-net"), "{}", line(&shared));
     }
 }

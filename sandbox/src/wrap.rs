@@ -16,7 +16,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::walls::Walls;
+use super::walls::{Network, Walls};
 
 /// What was found on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +136,9 @@ fn boxed(
         }
         Confinement::Bare { setpriv } => line.extend(dying_with_parent(setpriv.as_deref())),
     }
+    if let (true, Some(Walls { network: Network::Door { through }, .. })) = (c.has_walls(), walls) {
+        line.extend_from_slice(through);
+    }
     line.push(program.into());
     line.extend_from_slice(args);
     let program = line.remove(0);
@@ -222,13 +225,13 @@ mod tests {
         let line = |c: &Confinement| line(wall_in(c, &walls, Path::new("/opt/agent"), &[]));
         assert_eq!(
             line(&choose(&tools(), false)),
-            "/usr/bin/bwrap|--die-with-parent|--unshare-pid|--unshare-ipc|--ro-bind|/|/\
+            "/usr/bin/bwrap|--die-with-parent|--unshare-pid|--unshare-net|--unshare-ipc|--ro-bind|/|/\
              |--dev|/dev|--proc|/proc|--tmpfs|/tmp|--chdir|/w|--|/opt/agent"
         );
         assert_eq!(
             line(&choose(&tools(), true)),
             "/usr/bin/setpriv|--pdeathsig|KILL|--|/usr/bin/unshare|--pid|--fork\
-             |--kill-child=SIGKILL|--mount-proc|--|/usr/bin/bwrap|--unshare-ipc\
+             |--kill-child=SIGKILL|--mount-proc|--|/usr/bin/bwrap|--unshare-net|--unshare-ipc\
              |--ro-bind|/|/|--dev|/dev|--bind|/proc|/proc\
              |--tmpfs|/tmp|--chdir|/w|--|/usr/bin/unshare|--user|--map-root-user|--|/opt/agent"
         );
@@ -237,5 +240,18 @@ mod tests {
         assert!(!without.has_walls() && choose(&tools(), true).has_walls());
         assert_eq!(choose(&tools(), true).without_walls(), Some(without));
         assert_eq!(choose(&tools(), false).without_walls(), None);
+    }
+
+    #[test]
+    fn a_program_is_run_through_the_door_and_only_behind_walls() {
+        let mut walls = Walls { cwd: "/w".into(), ..Walls::default() };
+        walls.add_door("/w.door".into(), ["/bin/relay", "__door"].map(OsString::from).into());
+        let line = |c: &Confinement| line(wall_in(c, &walls, Path::new("/opt/agent"), &[]));
+        for root in [false, true] {
+            let line = line(&choose(&tools(), root));
+            assert!(line.ends_with("|--|/bin/relay|__door|/opt/agent"), "{line}");
+        }
+        let without = choose(&Tools { bwrap: None, ..tools() }, true);
+        assert!(!line(&without).contains("__door"));
     }
 }

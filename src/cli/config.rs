@@ -59,6 +59,8 @@ pub struct Config {
     pub lane_env: Vec<String>,
     /// RELAY_LANE_PATHS: what process lanes keep of this machine behind the box's walls.
     pub lane_paths: Vec<PathBuf>,
+    /// RELAY_LANE_NETWORK=shared: process lanes have this machine's own network.
+    pub lane_network_shared: bool,
     /// RELAY_WORK_MAX_INTERVAL, in seconds: the longest wait of an idle worker.
     pub max_interval: Option<Duration>,
     /// RELAY_FAULT: the fault this process ends or holds itself at (docs/design/fault-points.md).
@@ -114,6 +116,9 @@ pub enum ConfigError {
         /// What it is set to.
         value: String,
     },
+    /// RELAY_LANE_NETWORK is no kind of network.
+    #[error("RELAY_LANE_NETWORK: `{0}` is neither `proxy`, the default, nor `shared`")]
+    LaneNetwork(String),
     /// RELAY_FAULT is not a fault.
     #[error("RELAY_FAULT: {0}")]
     Fault(#[from] FaultPlanError),
@@ -161,6 +166,7 @@ impl ConfigError {
             | Self::Seconds { .. }
             | Self::Domain(_)
             | Self::LaneEnv { .. }
+            | Self::LaneNetwork(_)
             | Self::Fault(_)
             | Self::Path { .. } => None,
         }
@@ -269,6 +275,7 @@ impl Config {
             lane_domains: parse_domains(&text("RELAY_LANE_ALLOWED_DOMAINS").unwrap_or_default())?,
             lane_env: lane_env(list("RELAY_LANE_ENV"))?,
             lane_paths: lane_paths(list("RELAY_LANE_PATHS"))?,
+            lane_network_shared: lane_network(text("RELAY_LANE_NETWORK"))?,
             max_interval: seconds("RELAY_WORK_MAX_INTERVAL", text("RELAY_WORK_MAX_INTERVAL"))?,
             fault: text("RELAY_FAULT").map(|v| v.parse()).transpose()?,
             debug: text("RELAY_DEBUG").is_some_and(|v| v != "0"),
@@ -321,6 +328,16 @@ fn lane_env(names: Vec<String>) -> Result<Vec<String>, ConfigError> {
     match names.iter().find_map(|name| Some((name, refused(name)?))) {
         Some((name, why)) => Err(ConfigError::LaneEnv { name: name.clone(), why: why.why() }),
         None => Ok(names),
+    }
+}
+
+/// Whether process lanes have this machine's network. A word that is not known must not open it, nor
+/// be passed over: its owner believes it holds.
+fn lane_network(word: Option<String>) -> Result<bool, ConfigError> {
+    match word.as_deref() {
+        None | Some("proxy") => Ok(false),
+        Some("shared") => Ok(true),
+        Some(other) => Err(ConfigError::LaneNetwork(other.chars().take(80).collect())),
     }
 }
 
@@ -459,6 +476,7 @@ mod tests {
             message(&[home, ("RELAY_LANE_ENV", "MY_KEY,GH_TOKEN")]),
             "RELAY_LANE_ENV: `GH_TOKEN` is a login of a forge and is never handed to a lane"
         );
+        assert!(message(&[home, ("RELAY_LANE_NETWORK", "open")]).contains("`open` is neither"));
         assert!(message(&[home, ("RELAY_LANE_ALLOWED_DOMAINS", "10.0.0.1")]).contains("10.0.0.1"));
         let fault = message(&[home, ("RELAY_FAULT", "job.nap.after:kill")]);
         assert!(fault.starts_with("RELAY_FAULT: no point `job.nap.after`; the points are "));

@@ -15,6 +15,7 @@ use super::exit::Exit;
 use crate::forge::github::{Accounts, Login, PersonsLogin, host_of};
 use crate::model::{Clock, ForgeProblem, Secret, WorkerName};
 use crate::work::boxing::{Boxing, try_box};
+use crate::work::egress::Egress;
 use crate::work::lane::{Installed, Lanes};
 use crate::work::login::Logins;
 
@@ -34,7 +35,15 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
         stores: stores(context),
         given: config.lane_paths.clone(),
         secrets,
+        egress: egress(config),
     }
+}
+
+/// How lanes get out of their boxes.
+pub(super) fn egress(config: &Config) -> Egress {
+    // Where the system does not say, a run with a box fails by name.
+    let relay = own_program().unwrap_or_else(|_| PathBuf::from("relay"));
+    Egress::new(relay, config.outward.clone(), config.lane_network_shared)
 }
 
 /// A vendor's program, with the person's login of it where that is a file.

@@ -12,6 +12,7 @@
 //!
 //! Architecture invariant: imports nothing of relay but `model`, and knows no vendor.
 
+mod door;
 mod lane;
 mod marked;
 mod orphans;
@@ -24,6 +25,7 @@ mod tail;
 mod tree;
 mod wire;
 
+pub use door::{DOOR, DOOR_PORT, KNOCK, door_main, hand_over, knock_main, meet, take_over};
 pub use lane::{EndedBy, LaneEnd, LaneLimits, LaneRun, run_lane};
 pub use marked::{
     WORKS_FOR, kill_marked, kill_orphaned_commands, own_mark, wake_orphaned_supervisors,

@@ -74,9 +74,8 @@ pub async fn try_box(tools: &Tools, root: bool, path: &OsString, folder: &Path) 
 
 /// Tries the sandbox that claude makes for its commands, inside `confinement`.
 async fn nest(confinement: &Confinement, bwrap: &Path, path: &OsString, folder: &Path) -> Tried {
-    let args =
-        ["--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--", "/bin/sh", "-c", ":"];
-    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let words = "--dev-bind / / --unshare-pid --unshare-net --proc /proc -- /bin/sh -c :";
+    let args: Vec<OsString> = words.split(' ').map(OsString::from).collect();
     attempt(confinement, bwrap, &args, path, folder).await
 }
 

@@ -24,6 +24,8 @@ pub enum Hole {
     Home,
     /// See the processes outside.
     Processes,
+    /// Be in the network outside.
+    Network,
 }
 
 impl Hole {
@@ -35,6 +37,7 @@ impl Hole {
             Self::Socket => "reaches sockets of this machine",
             Self::Home => "writes in your home",
             Self::Processes => "sees your processes",
+            Self::Network => "is in this machine's network",
         }
     }
 }
@@ -46,6 +49,7 @@ const LOOK: &str = r#"
 [ -e "$3" ] && echo socket
 (: >"$4") 2>/dev/null && echo home
 [ "$(readlink /proc/self/ns/pid)" = "$5" ] && echo processes
+[ "$(readlink /proc/self/ns/net)" = "$6" ] && echo network
 exit 0
 "#;
 
@@ -58,10 +62,11 @@ pub async fn holes(confinement: &Confinement, view: &View<'_>) -> Result<Vec<Hol
     let canaries = Canaries::put_out(view).map_err(|error| error.to_string())?;
     let own = [canaries.copy.clone()];
     let walls = View { cwd: &canaries.copy, own: &own, ..*view }.walls();
-    let outside = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let namespace = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+    let (outside, network) = (namespace("pid"), namespace("net"));
     let mut args: Vec<OsString> = ["-c", LOOK, "look"].map(OsString::from).into();
-    let places = [&canaries.copy, &canaries.file, &canaries.socket, &canaries.in_home, &outside];
-    args.extend(places.map(OsString::from));
+    let places = [&canaries.copy, &canaries.file, &canaries.socket, &canaries.in_home];
+    args.extend(places.into_iter().chain([&outside, &network]).map(OsString::from));
     let (path, args) = wall_in(confinement, &walls, Path::new("/bin/sh"), &args);
     let env = view.environment.get(std::ffi::OsStr::new("PATH")).cloned();
     let env = env.map(|path| ("PATH".into(), path)).into_iter().collect();
@@ -80,6 +85,7 @@ fn read(said: &str, complaint: &str) -> Result<Vec<Hole>, String> {
         "socket" => Some(Hole::Socket),
         "home" => Some(Hole::Home),
         "processes" => Some(Hole::Processes),
+        "network" => Some(Hole::Network),
         _ => None,
     };
     Ok(said.lines().filter_map(hole).collect())
@@ -152,9 +158,10 @@ mod tests {
             replaced: &[],
         };
         let found = holes(&Confinement::Bare { setpriv: None }, &view).await.unwrap();
-        let processes = cfg!(target_os = "linux").then_some(Hole::Processes);
-        let all: Vec<Hole> =
-            [Hole::File, Hole::Socket, Hole::Home].into_iter().chain(processes).collect();
+        let mut all = vec![Hole::File, Hole::Socket, Hole::Home];
+        if cfg!(target_os = "linux") {
+            all.extend([Hole::Processes, Hole::Network]);
+        }
         assert_eq!(found, all);
         for folder in [&home, &relay_home] {
             assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "{}", folder.display());

@@ -10,6 +10,7 @@ pub mod canary;
 pub mod claims;
 pub mod copies;
 pub mod courier;
+pub mod egress;
 pub mod heartbeat;
 pub mod job;
 pub mod lane;

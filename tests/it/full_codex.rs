@@ -58,6 +58,7 @@ fn machine(model: &Model) -> Option<House> {
     fs::write(home.join(".codex/config.toml"), nobody).unwrap();
     house
         .set("OPENAI_BASE_URL", &format!("{}/v1", model.url()))
+        .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
         .set("RELAY_LANE_ENV", "OPENAI_BASE_URL");
     Some(house)
 }

@@ -56,6 +56,7 @@ impl Machine {
         house.set("GROK_OAUTH2_ISSUER", &chat.url()).set("GROK_OAUTH2_CLIENT_ID", "client");
         let names = [ADDRESSES, &["GROK_OAUTH2_ISSUER", "GROK_OAUTH2_CLIENT_ID"]].concat();
         house.set("RELAY_LANE_ENV", &names.join(",")).set("RELAY_MODEL_GROK", MODEL);
+        house.set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", chat.port));
         let grok = house.dir.path().join(".grok");
         fs::create_dir(&grok).unwrap();
         let login = json!({ format!("{}::client", chat.url()): {

@@ -50,6 +50,7 @@ pub fn machine(bench: &Bench, model: &Model) -> Option<House> {
         .set("RELAY_GITHUB_TOKEN", "ghp_relay_bot")
         .set("ANTHROPIC_BASE_URL", &model.url())
         .set("ANTHROPIC_API_KEY", "dummy-key-of-the-lane")
+        .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
         .set("RELAY_LANE_ENV", "ANTHROPIC_BASE_URL,ANTHROPIC_API_KEY");
     Some(house)
 }
@@ -154,6 +155,7 @@ async fn full_a_model_server_that_is_down_ends_in_a_bounded_wait() {
     let Some(mut house) = machine(&bench, &model) else { return };
     drop(model);
     house.set("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
+    house.set("RELAY_LANE_ALLOWED_DOMAINS", "127.0.0.1:9");
     let slug = house.link();
     let task = house.task(&slug, "claude", "x");
     house.relay(&["work", "--once", "--name", "w", "--lanes", "claude"]).ok();

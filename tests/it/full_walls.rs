@@ -21,7 +21,7 @@ try() { what=$1; shift; "$@" >/dev/null 2>&1 && echo "$what" >>findings; }
 try wrote-in-copy touch made
 try read-the-rest grep -q shop "$H/shop/README.md"
 try wrote-in-tmp touch "${TMPDIR:-/nowhere}/x"
-try abstract-socket socat -u OPEN:/dev/null ABSTRACT-CONNECT:$ABSTRACT
+try ABSTRACT-SOCKET socat -u OPEN:/dev/null ABSTRACT-CONNECT:$ABSTRACT
 try READ-A-LOGIN grep -rq SECRET "$H/.config/gh" "$H/.ssh" "$H/.aws"
 try READ-A-LOGIN-FILE grep -q SECRET "$H/.netrc" "$H/.git-credentials"
 try READ-A-MOVED-LOGIN grep -rq SECRET "$H/moved"
@@ -54,8 +54,7 @@ try TOOK-RELAYS-WALL-DOWN unshare -Urm sh -c "umount -l $R; test -s $R/relay.db"
 try HAS-A-DISK sh -c "find /dev -type b | grep -q ."
 "#;
 
-const MAY: [&str; 5] =
-    ["wrote-in-copy", "read-the-rest", "wrote-in-tmp", "abstract-socket", "wrote-in-store"];
+const MAY: [&str; 4] = ["wrote-in-copy", "read-the-rest", "wrote-in-tmp", "wrote-in-store"];
 
 /// A person's machine with logins, sockets and settings, and no lane that is given anything.
 struct Machine {
@@ -326,6 +325,7 @@ fn full_the_real_claude_works_behind_the_walls() {
         .house
         .set("ANTHROPIC_BASE_URL", &model.url())
         .set("ANTHROPIC_API_KEY", "dummy-key-of-the-lane")
+        .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
         .set("RELAY_LANE_ENV", "ANTHROPIC_BASE_URL,ANTHROPIC_API_KEY");
     let house = &machine.house;
     house.program("claude", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", claude.display()));
@@ -355,6 +355,6 @@ fn full_what_the_operator_names_is_given_to_a_process_lane() {
     let (_, detail, log) = machine.run("process:probe");
     assert_eq!(detail["task"]["state"], "review", "{detail:#}\n{log}");
     let connected = format!("CONNECTED-TO-{}", socket.display());
-    let expected = [&MAY[..4], &[&connected, MAY[4], "wrote-in-given"]].concat();
+    let expected = [&MAY[..3], &[&connected, MAY[3], "wrote-in-given"]].concat();
     assert_eq!(machine.findings("process:probe"), expected, "a login in the folder stays hidden");
 }

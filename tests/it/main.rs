@@ -12,6 +12,7 @@ mod crash;
 mod databases;
 mod delivery;
 mod drain;
+mod egress;
 mod false_site;
 #[cfg(target_os = "linux")]
 mod full_claude;
@@ -19,6 +20,8 @@ mod full_claude;
 mod full_codex;
 #[cfg(target_os = "linux")]
 mod full_cut;
+#[cfg(target_os = "linux")]
+mod full_egress;
 mod full_github;
 #[cfg(target_os = "linux")]
 mod full_grok;

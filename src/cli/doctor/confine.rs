@@ -1,6 +1,8 @@
 //! The box, really tried: with a program that does nothing, with one that looks for what it must
 //! not reach, and with the sandbox that claude makes for its commands inside it.
 
+use std::path::PathBuf;
+
 use relay_sandbox::Confinement;
 
 use super::super::context::Context;
@@ -8,6 +10,7 @@ use super::super::machine;
 use super::Check;
 use crate::work::boxing::{Boxing, Tried};
 use crate::work::canary::{Hole, holes};
+use crate::work::egress::{NoDoor, PASSED_BY, passed_by, try_door, unusable};
 use crate::work::walls::View;
 
 const INSTALL: &str = "sudo apt install bubblewrap socat";
@@ -18,7 +21,17 @@ const ALLOW: &str = "allow user namespaces: sysctl kernel.unprivileged_userns_cl
 /// Whether lanes are put in a box, and whether claude's own sandbox can be made inside it.
 pub async fn boxes(context: &Context) -> Vec<Check> {
     let boxing = machine::boxing(context).await;
-    let mut checks = vec![outer(&boxing), walls(context, &boxing).await];
+    let (walls, network) = tokio::join!(walls(context, &boxing), network(context, &boxing));
+    let mut checks = vec![outer(&boxing), walls, network];
+    let passed = passed_by(&context.config.home);
+    checks.extend(passed.iter().map(|lane| {
+        let name = format!("{lane}'s network");
+        Check::warn(
+            name,
+            PASSED_BY,
+            "another version of its program; docs/LANES.md has those that were tried",
+        )
+    }));
     if context.config.program("claude").is_some() {
         let socat = context.config.program("socat").is_some();
         checks.push(inner(&boxing, socat));
@@ -47,20 +60,68 @@ async fn walls(context: &Context, boxing: &Boxing) -> Check {
     if !boxing.confinement.has_walls() {
         return Check::warn("walls", "none: a lane reaches all that your user may", INSTALL);
     }
-    let (home, relay_home) = (&context.config.user_home, &context.config.home);
-    let (home, relay_home) = (machine::without_links(home), machine::without_links(relay_home));
-    let view = View {
-        home: &home,
-        relay_home: &relay_home,
-        environment: &context.config.environment,
-        cwd: &home,
-        own: &[],
-        programs: &[],
-        given: &[],
-        replaced: &[],
-    };
-    let found = holes(&boxing.confinement, &view).await;
+    let places = Places::of(context);
+    let found = holes(&boxing.confinement, &places.view(context)).await;
     standing(&found, rustix::process::geteuid().is_root())
+}
+
+/// Whether a program in the box has a way out, and only that one.
+async fn network(context: &Context, boxing: &Boxing) -> Check {
+    const NAME: &str = "network";
+    const PAGE: &str = "docs/LANES.md says what a lane reaches";
+    if !boxing.confinement.has_walls() {
+        return Check::warn(NAME, "a lane reaches all that your user may", INSTALL);
+    }
+    let config = &context.config;
+    let places = Places::of(context);
+    let egress = machine::egress(config);
+    match try_door(&boxing.confinement, &places.view(context), &egress).await {
+        Ok(()) => {}
+        Err(NoDoor::Untried(why)) => {
+            return Check::warn(NAME, format!("it could not be tried: {why}"), PAGE);
+        }
+        Err(NoDoor::Shut(why)) => {
+            let seen = format!("the door of the box does not work ({why}): lanes reach nothing");
+            return Check::fail(NAME, seen, PAGE);
+        }
+    }
+    if let Some(why) = unusable(config.outward.as_ref()) {
+        return Check::warn(NAME, why, "HTTPS_PROXY=http://HOST:PORT");
+    }
+    let mut seen = "a lane's own, with relay's proxy for the only door (tried)".to_owned();
+    if !config.lane_domains.is_empty() {
+        seen.push_str(&format!(", which also leads to {}", config.lane_domains.join(", ")));
+    }
+    if config.lane_network_shared {
+        return Check::warn(NAME, format!("{seen}; process lanes have this machine's"), PAGE);
+    }
+    Check::ok(NAME, seen)
+}
+
+/// The homes, where they really are.
+struct Places {
+    home: PathBuf,
+    relay_home: PathBuf,
+}
+
+impl Places {
+    fn of(context: &Context) -> Self {
+        let real = |path| machine::without_links(path);
+        Self { home: real(&context.config.user_home), relay_home: real(&context.config.home) }
+    }
+
+    fn view<'a>(&'a self, context: &'a Context) -> View<'a> {
+        View {
+            home: &self.home,
+            relay_home: &self.relay_home,
+            environment: &context.config.environment,
+            cwd: &self.home,
+            own: &[],
+            programs: &[],
+            given: &[],
+            replaced: &[],
+        }
+    }
 }
 
 fn standing(found: &Result<Vec<Hole>, String>, root: bool) -> Check {

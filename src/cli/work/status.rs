@@ -12,7 +12,8 @@ use super::super::table::{Cell, Table};
 use super::super::time::{ago, clock_time, span};
 use crate::api::StatusAnswer;
 use crate::api::feed::{ForgeStatus, HostStatus};
-use crate::model::{Timestamp, Worker, WorkerState};
+use crate::model::{LaneName, Timestamp, Worker, WorkerState};
+use crate::work::egress::{PASSED_BY, passed_by};
 
 /// Options of `relay work status`.
 #[derive(Debug, Args)]
@@ -29,6 +30,9 @@ struct Status {
     running: bool,
     site: StatusAnswer,
     workers: Vec<Worker>,
+    /// Lanes of this machine whose program passed relay's proxy by in its last run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    past_proxy: Vec<LaneName>,
 }
 
 impl Options {
@@ -42,7 +46,8 @@ impl Options {
         let kept_by = site.kept_by();
         let answers = tokio::join!(site.status(), site.workers());
         site.close().await;
-        let status = Status { running, site: answers.0?, workers: answers.1? };
+        let past_proxy = passed_by(&context.config.home);
+        let status = Status { running, site: answers.0?, workers: answers.1?, past_proxy };
         if self.json {
             context.output.json(&status)?;
         } else {
@@ -78,6 +83,9 @@ impl Status {
             text.push_str("no worker has registered; `relay work` starts one\n");
         } else {
             text.push_str(&workers(&self.workers, now, context.output));
+        }
+        for lane in &self.past_proxy {
+            text.push_str(&format!("\n{lane}: {PASSED_BY}\n"));
         }
         text
     }

@@ -19,6 +19,7 @@ use crate::model::{
 };
 use crate::process::{EndedBy, ProcessError, Redactor, is_shortage, run_lane};
 use crate::work::copies::CopyDir;
+use crate::work::egress;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
 use crate::work::observer::Step;
 use crate::work::prompt;
@@ -339,7 +340,8 @@ impl Job {
     }
 
     async fn run_lane(&self, prepared: Prepared) -> Result<LaneResult, Stop> {
-        let PreparedRun { run, mut reader, mut login } = prepared.into_run(&self.shared.supervisor);
+        let PreparedRun { run, mut reader, mut login, door } =
+            prepared.into_run(&self.shared.supervisor);
         let redactor = run.redactor.clone();
         let (stop, mut patience) = (self.signal.token().child_token(), Patience::default());
         let mut on_line = |line: &[u8]| {
@@ -352,6 +354,19 @@ impl Job {
             }
         };
         let running = run_lane(run, &*self.shared.clock, stop.clone(), &mut on_line);
+        let (log, of_network) = (self.log.clone(), redactor.clone());
+        let tell = Box::new(move |line: &str| log.line(&of_network.text(line)));
+        let mut traffic = None;
+        let running = async {
+            match door {
+                Some(door) => {
+                    let (end, came) = Box::pin(door.beside(running, tell)).await;
+                    traffic = Some(came);
+                    end
+                }
+                None => running.await,
+            }
+        };
         let end = match &mut login {
             Some(login) => Box::pin(login.beside(running)).await,
             None => Box::pin(running).await,
@@ -386,7 +401,15 @@ impl Job {
             verdict.reason = Reason::VendorUnreachable;
         }
         redact(&mut verdict, &redactor);
-        Ok(judge(&end, verdict, &self.signal, self.shared.clock.now()))
+        let mut result = judge(&end, verdict, &self.signal, self.shared.clock.now());
+        let lane = &self.claim.task.lane;
+        if let Some(traffic) = traffic.filter(|_| lane.process_name().is_none())
+            && egress::mind(&self.shared.lanes.relay_home, lane, traffic, result.stop.as_ref())
+        {
+            self.log.line(&format!("   network: {lane}: {}", egress::PASSED_BY));
+            result.hint = Some("`relay doctor` shows its network".to_owned());
+        }
+        Ok(result)
     }
 }
 

@@ -14,10 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use relay_lanes::{Invocation, Reader};
-use relay_sandbox::{Confinement, TMPDIR, wall_in, wrap};
+use relay_sandbox::egress::AllowList;
+use relay_sandbox::{Confinement, Network, PROXIES, TMPDIR, wall_in, wrap};
 
 use super::boxing::Boxing;
 use super::copies::COPY_MARK;
+use super::egress::{Door, Egress};
 use super::login::Login;
 use super::walls::{self, View};
 
@@ -58,6 +60,8 @@ pub struct Lanes {
     pub given: Vec<PathBuf>,
     /// What must never be seen in a lane's output.
     pub secrets: Vec<Secret>,
+    /// The way out of the box.
+    pub egress: Egress,
 }
 
 impl fmt::Debug for Lanes {
@@ -99,6 +103,7 @@ pub struct Prepared {
     redactor: Redactor,
     reader: Box<dyn Reader>,
     login: Option<Login>,
+    door: Option<Door>,
 }
 
 /// A run and who reads it.
@@ -109,6 +114,8 @@ pub struct PreparedRun {
     pub reader: Box<dyn Reader>,
     /// Its vendor's home, to be kept until the run is over.
     pub login: Option<Login>,
+    /// Its way out, to be served until the run is over.
+    pub door: Option<Door>,
 }
 
 /// A lane's own part of a run.
@@ -178,11 +185,17 @@ impl Lanes {
         check_executable(lane.program).map_err(|error| {
             Stop::new(StopReason::VendorError, error.to_string()).hint("`relay lane ls`")
         })?;
-        let (path, args, cwd) = match around {
-            Around::Walls(wall) if wall.has_walls() => self.walled(brief, wall, &lane)?,
+        let (path, args, cwd, door) = match around {
+            Around::Walls(wall) if wall.has_walls() => {
+                let door = self.door(brief)?;
+                let (path, args) = self.walled(brief, wall, &lane, door.as_ref())?;
+                // The box changes to the program's own folder, which may be hidden from what
+                // makes it.
+                (path, args, PathBuf::from("/"), door)
+            }
             Around::Walls(wall) | Around::Processes(wall) => {
                 let (path, args) = wrap(wall, lane.program, &lane.invocation.args);
-                (path, args, lane.cwd.to_owned())
+                (path, args, lane.cwd.to_owned(), None)
             }
         };
         let Described { invocation, mut env, reader, login, .. } = lane;
@@ -190,6 +203,11 @@ impl Lanes {
         if matches!(around, Around::Walls(wall) if wall.has_walls()) {
             env.retain(|(name, _)| name != "TMPDIR");
             env.push(("TMPDIR".into(), temporary(login.as_ref()).into()));
+        }
+        if let Some(door) = &door {
+            // This machine's own proxy is not reached from there, and its login not for a lane.
+            env.retain(|(name, _)| !PROXIES.iter().any(|proxy| name == proxy));
+            env.extend(door.environment());
         }
         Ok(Prepared {
             program: Program { path, args, env, cwd, stdin: invocation.stdin },
@@ -210,16 +228,34 @@ impl Lanes {
             ),
             reader,
             login,
+            door,
         })
     }
 
-    /// The command line behind walls, and the folder it is started from.
+    /// The run's way out, unless it has this machine's network.
+    fn door(&self, brief: &TaskBrief<'_>) -> Result<Option<Door>, Stop> {
+        let lane = &brief.task.lane;
+        if self.egress.shared && lane.process_name().is_some() {
+            return Ok(None);
+        }
+        let mut folder = brief.workdir.as_os_str().to_owned();
+        // Removed with the copy, as all that is named after it.
+        folder.push(".door");
+        let allowed = AllowList::of_lane(lane.as_str(), &self.extra_domains);
+        Door::open(folder.into(), allowed, &self.egress).map(Some).map_err(|error| {
+            let why = RepoProblem::Disk;
+            Stop::new(StopReason::RepoUnusable { why }, format!("the door of the box: {error}"))
+        })
+    }
+
+    /// The command line behind walls.
     fn walled(
         &self,
         brief: &TaskBrief<'_>,
         wall: &Confinement,
         lane: &Described<'_>,
-    ) -> Result<(PathBuf, Vec<OsString>, PathBuf), Stop> {
+        door: Option<&Door>,
+    ) -> Result<(PathBuf, Vec<OsString>), Stop> {
         let stores = self.stores_of_run(brief.workdir).map_err(|error| {
             let why = RepoProblem::Disk;
             Stop::new(StopReason::RepoUnusable { why }, format!("the run's stores: {error}"))
@@ -230,6 +266,7 @@ impl Lanes {
         own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
         let mut programs = vec![lane.program];
         programs.extend(lane.parts.iter().map(PathBuf::as_path));
+        programs.push(&self.egress.relay);
         let view = View {
             home: &self.home,
             relay_home: &self.relay_home,
@@ -240,10 +277,13 @@ impl Lanes {
             given: lane.given,
             replaced: &replaced,
         };
+        let mut walls = view.walls();
+        match door {
+            Some(door) => walls.add_door(door.folder().to_owned(), door.through()),
+            None => walls.network = Network::Shared,
+        }
         let program = walls::at(lane.program);
-        let (path, args) = wall_in(wall, &view.walls(), &program, &lane.invocation.args);
-        // The box changes to the program's own folder, which may be hidden from what makes it.
-        Ok((path, args, PathBuf::from("/")))
+        Ok(wall_in(wall, &walls, &program, &lane.invocation.args))
     }
 
     /// The stores of the package programs that are here, each with an empty one of the run's own:
@@ -288,8 +328,8 @@ impl Prepared {
     /// The run, with `supervisor` (relay's own program) between worker and lane.
     #[must_use]
     pub fn into_run(self, supervisor: &Path) -> PreparedRun {
-        let Self { program, limits, redactor, reader, login } = self;
+        let Self { program, limits, redactor, reader, login, door } = self;
         let run = LaneRun { supervisor: supervisor.to_owned(), program, limits, redactor };
-        PreparedRun { run, reader, login }
+        PreparedRun { run, reader, login, door }
     }
 }

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use relay::work::egress::{Door, Egress};
 use relay::work::login::{Login, Logins};
 use relay::work::walls::View;
 use relay_lanes::claude;
 use relay_lanes::{Brief, Exit, Said, Verdict};
+use relay_sandbox::egress::AllowList;
 use relay_sandbox::{
     ClaudeSettings, Confinement, EnvRequest, STORES, STUBS, TMPDIR, Tools, claude_settings,
     clean_env, wall_in,
@@ -153,20 +155,31 @@ impl Machine {
         };
         let call = claude::invocation(&brief);
         let login = self.login();
-        let env = self.environment(model, with, &login);
-        let walls = View {
+        let mut env = self.environment(model, with, &login);
+        let relay = PathBuf::from(env!("CARGO_BIN_EXE_relay"));
+        let mut walls = View {
             home: &self.home,
             relay_home: &self.home.join(".harness"),
             environment: &env.iter().cloned().collect(),
             cwd: &self.copy,
             own: &[self.copy.clone(), login.folder().to_owned()],
-            programs: &[program],
+            programs: &[program, &relay],
             given: &[],
             replaced: &[(self.home.join(".npm"), self.store())],
         }
         .walls();
+        let door = wall.has_walls().then(|| self.door(model, relay.clone()));
+        if let Some(door) = &door {
+            walls.add_door(door.folder().to_owned(), door.through());
+            env.extend(door.environment());
+        }
         let (path, args) = wall_in(wall, &walls, program, &call.args);
-        let out = finish(&path, &args, &env, &self.copy, &call.stdin);
+        let (copy, stdin) = (self.copy.clone(), call.stdin.clone());
+        let running = move || finish(&path, &args, &env, &copy, &stdin);
+        let out = match door {
+            Some(door) => beside(door, running),
+            None => running(),
+        };
         let mut reader = claude::reader();
         let lines = out.stdout.split(|byte| *byte == b'\n');
         let said = lines.flat_map(|line| reader.line(line)).collect();
@@ -178,6 +191,14 @@ impl Machine {
             over_limit: out.stdout.len() as u64 > call.stdout_total,
         };
         Run { said, verdict: reader.end(&exit), stderr: exit.stderr.to_owned() }
+    }
+
+    /// The run's way out, which leads to the model as well.
+    fn door(&self, model: &Model, relay: PathBuf) -> Door {
+        let listed = [format!("127.0.0.1:{}", model.port)];
+        let egress = Egress::new(relay, None, false);
+        let folder = self.copy.with_extension("door");
+        Door::open(folder, AllowList::of_lane("claude", &listed), &egress).unwrap()
     }
 
     /// The run's own store of npm.
@@ -217,6 +238,15 @@ impl Machine {
         }
         env
     }
+}
+
+/// Serves at `door` while `running` runs.
+fn beside<T: Send + 'static>(door: Door, running: impl FnOnce() -> T + Send + 'static) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let running = tokio::task::spawn_blocking(running);
+        door.beside(running, Box::new(|line| println!("{line}"))).await.0.unwrap()
+    })
 }
 
 /// What differs from a usual run.

@@ -1,0 +1,356 @@
+//! A run's way out over real sockets: the proxy behind a door, as a program in the box meets it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use relay::client::Outward;
+use relay::model::Secret;
+use relay::process::hand_over;
+use relay::work::egress::{Boxed, Door, Egress, Limits, Names, Traffic};
+use relay_sandbox::egress::AllowList;
+use relay_sandbox::parse_domains;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::support::connect::Connect;
+
+/// Names of this test, each with what every look-up of it gives, the last one for ever.
+#[derive(Default)]
+struct Book {
+    names: BTreeMap<&'static str, Vec<IpAddr>>,
+    looked_up: AtomicUsize,
+}
+
+impl Names for Book {
+    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Boxed<'a, io::Result<Vec<SocketAddr>>> {
+        let time = self.looked_up.fetch_add(1, Ordering::SeqCst);
+        let found = self.names.get(host).and_then(|all| all.get(time).or(all.last()));
+        let found = found.map(|ip| vec![SocketAddr::new(*ip, port)]);
+        Box::pin(async move { found.ok_or_else(|| io::ErrorKind::NotFound.into()) })
+    }
+}
+
+/// A run with a door, and a program at it.
+struct Run {
+    door: SocketAddr,
+    folder: tempfile::TempDir,
+    lines: Arc<Mutex<Vec<String>>>,
+    book: Arc<Book>,
+    stop: Arc<Notify>,
+    serving: JoinHandle<((), Traffic)>,
+}
+
+impl Run {
+    async fn new(listed: &str, names: &[(&'static str, &[&str])]) -> Self {
+        Self::with(listed, names, Limits::default(), None).await
+    }
+
+    async fn with(
+        listed: &str,
+        names: &[(&'static str, &[&str])],
+        limits: Limits,
+        outward: Option<Outward>,
+    ) -> Self {
+        let addresses = |all: &[&str]| all.iter().map(|ip| ip.parse().unwrap()).collect();
+        let names = names.iter().map(|(name, all)| (*name, addresses(all))).collect();
+        let book = Arc::new(Book { names, ..Book::default() });
+        let names = Arc::clone(&book) as Arc<dyn Names>;
+        let egress = Egress { names, limits, ..Egress::new("relay".into(), outward, false) };
+        let folder = tempfile::tempdir().unwrap();
+        let allowed = AllowList::of_lane("process:x", &parse_domains(listed).unwrap());
+        let door = Door::open(folder.path().join("c.door"), allowed, &egress).unwrap();
+        let socket = door.folder().join("s");
+        let (lines, stop) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(Notify::new()));
+        let (to, stopped) = (Arc::clone(&lines), Arc::clone(&stop));
+        let tell = Box::new(move |line: &str| to.lock().unwrap().push(line.to_owned()));
+        let serving = tokio::spawn(async move { door.beside(stopped.notified(), tell).await });
+        let inside = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = inside.local_addr().unwrap();
+        tokio::task::spawn_blocking(move || hand_over(&socket, &inside).unwrap()).await.unwrap();
+        Self { door: at, folder, lines, book, stop, serving }
+    }
+
+    /// Says something to the proxy and gives all that it answers.
+    async fn say(&self, words: &str) -> String {
+        let mut client = TcpStream::connect(self.door).await.unwrap();
+        client.write_all(words.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// The status and the words for a tunnel that comes to nothing.
+    async fn refused(&self, to: &str) -> String {
+        let answer = self.say(&format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n")).await;
+        let status = answer.split(' ').nth(1).unwrap_or_default();
+        let words = answer.rsplit("\r\n\r\n").next().unwrap_or_default();
+        format!("{status} {}", words.trim_end())
+    }
+
+    /// A tunnel that was opened.
+    async fn tunnel(&self, to: &str) -> TcpStream {
+        let mut client = TcpStream::connect(self.door).await.unwrap();
+        let ask = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
+        client.write_all(ask.as_bytes()).await.unwrap();
+        let mut answer = [0; 19];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 200 OK\r\n\r\n");
+        client
+    }
+
+    async fn end(self) -> (Vec<String>, Traffic) {
+        self.stop.notify_one();
+        let traffic = self.serving.await.unwrap().1;
+        let lines = self.lines.lock().unwrap().clone();
+        (lines, traffic)
+    }
+}
+
+/// A server that says back what it hears, in front of it `heard:`.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let (mut from, mut to) = client.split();
+                let _gone = to.write_all(b"heard:").await;
+                let _gone = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    port
+}
+
+async fn hears(line: &mut TcpStream, words: &str) {
+    line.write_all(words.as_bytes()).await.unwrap();
+    let mut answer = vec![0; "heard:".len() + words.len()];
+    line.read_exact(&mut answer).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), format!("heard:{words}"));
+}
+
+#[tokio::test]
+async fn a_tunnel_leads_to_a_host_that_is_listed() {
+    let port = echo().await;
+    let listed = format!("model.example:{port},127.0.0.1:{port}");
+    let run = Run::new(&listed, &[("model.example", &["127.0.0.1"])]).await;
+    for to in [format!("Model.Example.:{port}"), format!("127.0.0.1:{port}")] {
+        let mut line = run.tunnel(&to).await;
+        hears(&mut line, "one two").await;
+        line.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        line.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, b"", "the server's end comes through");
+    }
+    let (lines, traffic) = run.end().await;
+    assert_eq!((lines, traffic), (Vec::new(), Traffic { asked: 2, led: 2 }));
+}
+
+#[tokio::test]
+async fn a_request_in_the_clear_is_made_with_the_host_that_was_looked_at() {
+    let port = echo().await;
+    let run = Run::new(&format!("127.0.0.1:{port}"), &[]).await;
+    let mut client = TcpStream::connect(run.door).await.unwrap();
+    let words = format!(
+        "POST http://127.0.0.1:{port}/v1?q HTTP/1.1\r\nHost: evil.example\r\nX-Key: k\r\n\
+         Proxy-Authorization: secret\r\nProxy-Connection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"
+    );
+    client.write_all(words.as_bytes()).await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).await.unwrap();
+    let expected = format!(
+        "heard:POST /v1?q HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nX-Key: k\r\n\
+         Content-Length: 2\r\nConnection: close\r\n\r\nhi"
+    );
+    assert_eq!(heard, expected.replace("\r\n         ", "\r\n"));
+}
+
+#[tokio::test]
+async fn what_is_not_listed_is_refused_by_name_and_told_once() {
+    let port = echo().await;
+    let run = Run::new("git.example", &[("evil.example", &["127.0.0.1"])]).await;
+    let not_listed = "403 relay refuses evil.example:443: it is not on this lane's list of hosts";
+    for _ in 0..3 {
+        assert_eq!(run.refused("evil.example:443").await, not_listed);
+    }
+    assert!(run.refused(&format!("127.0.0.1:{port}")).await.starts_with("403 relay refuses 127."));
+    assert!(run.refused("[::ffff:127.0.0.1]:443").await.contains("127.0.0.1:443: an address"));
+    assert!(run.refused("git.example:22").await.contains("only the ports 443 and 80"));
+    assert!(run.refused("2130706433:443").await.starts_with("400 "));
+    let path = "GET http://evil.example/SECRET-path HTTP/1.1\r\nAuthorization: SECRET\r\n\r\n";
+    assert!(run.say(path).await.starts_with("HTTP/1.1 403 "));
+    assert_eq!(run.book.looked_up.load(Ordering::SeqCst), 0, "nobody was asked for these names");
+    let (lines, traffic) = run.end().await;
+    assert_eq!(traffic.led, 0);
+    let told = lines.join("\n");
+    assert!(!told.contains("SECRET"), "{told}");
+    let of_evil = "   network: refused evil.example:443: it is not on this lane's list of hosts";
+    assert_eq!(lines.iter().filter(|line| *line == of_evil).count(), 1, "{told}");
+    assert_eq!(lines.last().unwrap(), "   network: 2 more of these: refused evil.example:443 2x");
+}
+
+#[tokio::test]
+async fn a_listed_name_that_leads_into_the_house_is_refused() {
+    let names: &[(&str, &[&str])] = &[
+        ("here.wide.example", &["127.0.0.1"]),
+        ("mapped.wide.example", &["::ffff:127.0.0.1"]),
+        ("lan.wide.example", &["192.168.1.1"]),
+        ("ula.wide.example", &["fd00::1"]),
+        ("nat.wide.example", &["100.64.0.1"]),
+        ("meta.wide.example", &["169.254.169.254"]),
+        ("zero.wide.example", &["0.0.0.0"]),
+    ];
+    let run = Run::new("*.wide.example,meta.wide.example:8080", names).await;
+    for (name, _) in names {
+        let said = run.refused(&format!("{name}:443")).await;
+        assert!(said.starts_with(&format!("403 relay refuses {name}:443: it is a")), "{said}");
+    }
+    let said = run.refused("meta.wide.example:8080").await;
+    assert!(said.contains("a link-local address"), "not even where its port is named: {said}");
+    assert!(run.refused("none.wide.example:443").await.starts_with("502 relay cannot reach none."));
+    assert_eq!(run.end().await.1.led, 0);
+}
+
+#[tokio::test]
+async fn what_is_connected_to_is_what_was_looked_at() {
+    let port = echo().await;
+    // Public at the first look, this machine at the second: a turned name is looked up once.
+    let turned: &[(&str, &[&str])] = &[("turned.example", &["127.0.0.1", "10.0.0.1"])];
+    let run = Run::new(&format!("turned.example:{port}"), turned).await;
+    hears(&mut run.tunnel(&format!("turned.example:{port}")).await, "x").await;
+    assert_eq!(run.book.looked_up.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn clients_that_do_not_end_are_ended() {
+    let limits = Limits { head: Duration::from_millis(200), ..Limits::default() };
+    let run = Run::with("git.example", &[], limits, None).await;
+    assert!(run.say("CONNECT git.example:443 HTTP/1.1\r\n").await.starts_with("HTTP/1.1 408 "));
+    let endless = format!("GET http://git.example/ HTTP/1.1\r\nA: {}", "a".repeat(40 << 10));
+    assert!(run.say(&endless).await.starts_with("HTTP/1.1 431 "));
+    assert!(run.say("\u{16}\u{3}\u{1}\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    assert!(run.say("GET / HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+}
+
+#[tokio::test]
+async fn tunnels_are_counted_and_a_silent_one_ends() {
+    let port = echo().await;
+    let listed = format!("127.0.0.1:{port}");
+    let limits = Limits { tunnels: 1, ..Limits::default() };
+    let run = Run::with(&listed, &[], limits, None).await;
+    let first = run.tunnel(&listed).await;
+    assert!(run.refused(&listed).await.starts_with("503 "));
+    drop(first);
+    let mut answer = run.refused(&listed);
+    for _ in 0..500 {
+        let said = tokio::time::timeout(Duration::from_millis(20), answer).await;
+        // The place is free once the tunnel has noticed.
+        if !said.is_ok_and(|said| said.starts_with("503 ")) {
+            return;
+        }
+        answer = run.refused(&listed);
+    }
+    panic!("the place of a tunnel that ended was not given to another");
+}
+
+#[tokio::test]
+async fn a_silent_tunnel_ends() {
+    let port = echo().await;
+    let listed = format!("127.0.0.1:{port}");
+    let limits = Limits { idle: Duration::from_millis(100), ..Limits::default() };
+    let run = Run::with(&listed, &[], limits, None).await;
+    let mut silent = run.tunnel(&listed).await;
+    let mut rest = Vec::new();
+    silent.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"heard:");
+}
+
+#[tokio::test]
+async fn nothing_of_it_outlives_the_run() {
+    let port = echo().await;
+    let listed = format!("127.0.0.1:{port}");
+    let run = Run::new(&listed, &[]).await;
+    let mut line = run.tunnel(&listed).await;
+    hears(&mut line, "x").await;
+    assert_eq!(std::fs::read_dir(run.folder.path()).unwrap().count(), 0, "nobody meets twice");
+    let at = run.door;
+    run.end().await;
+    let mut rest = Vec::new();
+    let _reset = line.read_to_end(&mut rest).await;
+    assert_eq!(rest, b"");
+    assert!(TcpStream::connect(at).await.is_err(), "the door is shut");
+}
+
+#[tokio::test]
+async fn a_door_that_nobody_came_to_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let egress = Egress::new("relay".into(), None, false);
+    let open = || {
+        let allowed = AllowList::of_lane("claude", &[]);
+        Door::open(folder.path().join("c.door"), allowed, &egress).unwrap()
+    };
+    drop(open());
+    let door = open();
+    let told = Box::new(|line: &str| panic!("{line}"));
+    assert_eq!(door.beside(async { 7 }, told).await, (7, Traffic::default()));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn this_machines_own_proxy_is_gone_through_and_its_login_told_to_nobody() {
+    let port = echo().await;
+    let beyond = Connect::to((Ipv4Addr::LOCALHOST, port).into());
+    let outward = |except: &str| {
+        let proxy = Secret::new(beyond.url("ada:SECRET"));
+        Some(Outward { proxy, except: except.to_owned() })
+    };
+    let names: &[(&str, &[&str])] =
+        &[("far.wide.example", &["1.1.1.1"]), ("lan.wide.example", &["10.0.0.1"])];
+    let listed = format!("*.wide.example,127.0.0.1:{port}");
+    let run = Run::with(&listed, names, Limits::default(), outward("")).await;
+    hears(&mut run.tunnel("far.wide.example:443").await, "far").await;
+    hears(&mut run.tunnel("only-known-beyond.wide.example:443").await, "known").await;
+    let lan = run.refused("lan.wide.example:443").await;
+    assert!(lan.contains("a private address"), "{lan}");
+    // What is in the house is not asked of a proxy outside.
+    hears(&mut run.tunnel(&format!("127.0.0.1:{port}")).await, "house").await;
+    let login = "Proxy-Authorization: Basic YWRhOlNFQ1JFVA==";
+    let asked = ["far.wide.example:443", "only-known-beyond.wide.example:443"]
+        .map(|to| format!("CONNECT {to} HTTP/1.1|{login}"));
+    assert_eq!(beyond.asked(), asked);
+    beyond.refuse();
+    let refused = run.refused("far.wide.example:443").await;
+    assert!(refused.contains("this machine's proxy refuses with 407"), "{refused}");
+    let (lines, _) = run.end().await;
+    let told = format!("{} {lan} {refused}", lines.join(" "));
+    assert!(!told.contains("SECRET") && !told.contains("YWRh"), "{told}");
+}
+
+#[tokio::test]
+async fn a_lane_is_told_of_the_proxy_and_of_its_own_loopback() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = |listed: &str, name: &str| {
+        let allowed = AllowList::of_lane("claude", &parse_domains(listed).unwrap());
+        let egress = Egress::new("relay".into(), None, false);
+        let door = Door::open(folder.path().join("c.door"), allowed, &egress).unwrap();
+        let env = door.environment();
+        let value = env.into_iter().find(|(key, _)| key == name).unwrap().1;
+        value.into_string().unwrap()
+    };
+    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
+        assert_eq!(env("", name), "http://127.0.0.1:18123");
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        assert_eq!(env("", name), "localhost,127.0.0.1,::1,[::1]");
+        assert_eq!(env("127.0.0.1:8901", name), "localhost,::1,[::1]");
+        assert_eq!(env("localhost:8901,[::1]:80", name), "127.0.0.1");
+    }
+}
