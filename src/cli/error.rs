@@ -27,6 +27,11 @@ impl Failure {
         Self { message: message.into(), hint: None, exit }
     }
 
+    /// What the program ends with.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
     /// The same with the command that helps.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -3,14 +3,15 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Output, Tone, one_line};
 use super::time::{date, span};
-use crate::model::{Outcome, TaskId, Timestamp, WorkerId};
+use crate::model::{Clock, Outcome, TaskId, Timestamp, WorkerId};
+use crate::system::notify::Notifier;
 use crate::work::{Observer, Step, StepEvent};
 
 /// Prints each step of each job. The lane's own words are in the run's log, not here.
@@ -23,6 +24,9 @@ pub struct Progress {
     /// Lines go to stdout: they are what the command is for.
     stdout: bool,
     waiting_said: Mutex<bool>,
+    /// Each line of a log begins with its time.
+    clock: Option<Arc<dyn Clock>>,
+    manager: Option<Notifier>,
 }
 
 impl Progress {
@@ -47,6 +51,37 @@ impl Progress {
                 && (!stdout || std::io::stdout().is_terminal()),
             stdout,
             waiting_said: Mutex::new(false),
+            clock: None,
+            manager: None,
+        }
+    }
+
+    /// The same for a log that is read later, each line with its time.
+    #[must_use]
+    pub fn timed(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// The same, which also tells the service manager that started this process.
+    #[must_use]
+    pub fn telling(mut self, manager: Option<Notifier>) -> Self {
+        self.manager = manager;
+        self
+    }
+
+    /// Nothing new is taken; running jobs finish.
+    pub fn draining(&self) {
+        self.line("ending: nothing new is taken, running jobs finish; a second Ctrl-C stops them");
+        if let Some(manager) = &self.manager {
+            manager.status("draining: running jobs finish");
+        }
+    }
+
+    /// Nothing runs any more.
+    pub fn ended(&self) {
+        if let Some(manager) = &self.manager {
+            manager.stopping();
         }
     }
 
@@ -60,6 +95,8 @@ impl Progress {
                 return;
             }
         }
+        let timed = self.clock.as_ref().map(|clock| format!("{}  {text}", date(clock.now())));
+        let text = timed.as_deref().unwrap_or(text);
         if !self.stdout || self.output.line(text).is_err() {
             self.output.note(text);
         }
@@ -104,6 +141,19 @@ impl Progress {
 impl Observer for Progress {
     fn registered(&self, _worker: &WorkerId, lanes: &str) {
         self.line(&format!("serving {lanes}"));
+        if let Some(manager) = &self.manager {
+            manager.ready(&format!("serving {lanes}"));
+        }
+    }
+
+    fn beats(&self) -> Option<Duration> {
+        self.manager.as_ref()?.every()
+    }
+
+    fn beat(&self) {
+        if let Some(manager) = &self.manager {
+            manager.alive();
+        }
     }
 
     fn waiting(&self) {

@@ -2,6 +2,7 @@
 //! handed them behind [`Clock`], [`Ids`] and [`crate::model::Faults`].
 
 pub mod faults;
+pub mod notify;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

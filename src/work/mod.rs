@@ -5,6 +5,7 @@
 
 pub mod away;
 pub mod backoff;
+mod beat;
 pub mod boxing;
 pub mod canary;
 pub mod claims;

@@ -76,6 +76,13 @@ pub trait Observer: Send + Sync {
     fn site_away(&self, _since: Timestamp, _why: &str) {}
     /// It answers again, after so long.
     fn site_back(&self, _after: Duration) {}
+    /// How often [`Observer::beat`] is wanted; nobody wants it with `None`.
+    fn beats(&self) -> Option<Duration> {
+        None
+    }
+    /// The loop is alive: it could have taken up what comes. A loop that is stuck does not say so,
+    /// whatever else of the process still runs.
+    fn beat(&self) {}
     /// Something a person should know although the worker goes on.
     fn warning(&self, _text: &str) {}
 }

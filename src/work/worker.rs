@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Ramp;
+use super::beat::beating;
 use super::claims::ClaimFile;
 use super::courier::Courier;
 use super::heartbeat::{Heartbeat, Held};
@@ -251,7 +252,9 @@ impl Loop<'_> {
         let mut ask = true;
         let mut stopping = false;
         let once = self.worker.config.once;
+        let observer = Arc::clone(&self.shared.observer);
         loop {
+            observer.beat();
             let draining = shutdown.drain.is_cancelled();
             let lanes = self.free_lanes();
             let lacking = self.lacks_room();
@@ -291,7 +294,7 @@ impl Loop<'_> {
                 () = shutdown.drain.cancelled(), if !draining => {}
                 () = tokio::time::sleep(LOOK_AGAIN), if disk_waits => ask = true,
                 // With `--once` the bell only tells of leases that were called off.
-                ring = self.bell.next(if once { 0 } else { free }, &lanes), if !once || !self.jobs.is_empty() => match ring {
+                ring = beating(&*observer, self.bell.next(if once { 0 } else { free }, &lanes)), if !once || !self.jobs.is_empty() => match ring {
                     Ring::Claim => ask = true,
                     Ring::Quiet => {}
                     // A hint; the heartbeat's answer is final and carries the reason.
@@ -306,7 +309,8 @@ impl Loop<'_> {
     }
 
     async fn finish_jobs(&mut self) {
-        while let Some(ended) = self.jobs.join_next().await {
+        let observer = Arc::clone(&self.shared.observer);
+        while let Some(ended) = beating(&*observer, self.jobs.join_next()).await {
             self.ended(ended);
         }
     }

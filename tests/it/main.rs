@@ -46,6 +46,7 @@ mod quarantine;
 mod queue;
 mod refusals;
 mod serve;
+mod service;
 mod setup;
 mod site;
 #[cfg(target_os = "linux")]

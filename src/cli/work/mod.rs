@@ -1,5 +1,9 @@
 //! `relay work`: this machine takes tasks and does them.
 
+mod baked;
+mod install;
+mod logfile;
+mod service;
 mod signals;
 pub(super) mod start;
 mod status;
@@ -9,6 +13,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::context::Context;
+use super::error::Failure;
 use super::exit::Exit;
 use crate::model::{Label, LaneName, WorkerName};
 
@@ -21,6 +26,16 @@ pub struct Options {
     command: Option<Command>,
     #[command(flatten)]
     work: WorkOptions,
+    /// Show the service that keeps `relay work` with these options running, and how it is loaded;
+    /// with --yes, do it
+    #[arg(long, conflicts_with_all = ["once", "uninstall", "log"])]
+    install: bool,
+    /// Show how that service is stopped and removed; with --yes, do it
+    #[arg(long, conflicts_with_all = ["once", "log"])]
+    uninstall: bool,
+    /// Do what --install or --uninstall shows
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -64,6 +79,9 @@ pub struct WorkOptions {
     /// Run vendor lanes without their sandbox: their commands can do all that you can
     #[arg(long)]
     no_sandbox: bool,
+    /// Write to work.log in relay's folder, which is kept small, and not to the terminal
+    #[arg(long)]
+    log: bool,
 }
 
 impl Options {
@@ -74,6 +92,11 @@ impl Options {
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.command {
             Some(Command::Status(options)) => options.run(context).await,
+            None if self.install => install::install(&self.work, self.yes, context).await,
+            None if self.uninstall => install::uninstall(self.yes, context).await,
+            None if self.yes => Err(Failure::new(Exit::Usage, "--yes to what?")
+                .hint("relay work --install --yes, or relay work --uninstall --yes")
+                .into()),
             None => start::run(self.work, context).await,
         }
     }

@@ -20,9 +20,7 @@ pub(super) fn listen(shutdown: Shutdown, progress: Arc<Progress>) -> io::Result<
     };
     tokio::spawn(async move {
         if signals.next().await == Word::End {
-            progress.line(
-                "ending: nothing new is taken, running jobs finish; a second Ctrl-C stops them",
-            );
+            progress.draining();
             shutdown.drain.cancel();
             signals.next().await;
         }

@@ -1,10 +1,14 @@
 //! From options and settings to a running worker.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
+
 use super::WorkOptions;
+use super::logfile::{self, LogFile};
 use super::signals;
 use crate::cli::context::Context;
 use crate::cli::error::Failure;
@@ -17,6 +21,7 @@ use crate::forge::github::host_of;
 use crate::git::{Git, OLDEST_GIT, is_new_enough};
 use crate::model::{Label, LaneName, Secret, WorkerName};
 use crate::process::{adopt_orphans, kill_orphaned_commands, wake_orphaned_supervisors};
+use crate::system::notify::Notifier;
 use crate::work::away::Standing;
 use crate::work::copies::Copies;
 use crate::work::courier::Courier;
@@ -32,7 +37,13 @@ use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
 
 pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Result<Exit> {
-    let progress = Arc::new(Progress::on_stderr(context.output));
+    if options.log {
+        let log = logfile::path(&context.config.home);
+        let taken = LogFile::take_over(&context.config.home);
+        let kept = taken.with_context(|| format!("the log {}", log.display()))?;
+        tokio::spawn(kept.keep());
+    }
+    let progress = Arc::new(progress(&options, context));
     let github = machine::github(context).await;
     let logins = github.iter().map(|login| login.token.clone());
     let secrets: Vec<Secret> = logins.chain(context.config.site_secrets.clone()).collect();
@@ -49,11 +60,45 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     signals::listen(shutdown.clone(), Arc::clone(&progress))?;
     let max_run = options.max_minutes;
     let keep = options.keep;
+    let told = Arc::clone(&progress);
     let start = Start { context, worker, client, lanes, progress, max_run, keep };
     let ended = work(start, shutdown).await;
     site.close().await;
-    ended?;
-    Ok(Exit::Ok)
+    told.ended();
+    match ended {
+        // Started again it would end the other worker's jobs, and the other its own, for ever.
+        Err(error) if options.log && is_replaced(&error) => {
+            told.warning(&format!("{error:#}: this service does not start again by itself"));
+            Ok(Exit::Ok)
+        }
+        ended => ended.map(|()| Exit::Ok),
+    }
+}
+
+fn progress(options: &WorkOptions, context: &Context) -> Progress {
+    let progress = Progress::on_stderr(context.output);
+    let progress = if options.log { progress.timed(Arc::clone(&context.clock)) } else { progress };
+    progress.telling(manager(context))
+}
+
+/// The service manager that started this process, where one did.
+fn manager(context: &Context) -> Option<Notifier> {
+    let get = |name: &str| context.config.environment.get(OsStr::new(name));
+    let number = |name: &str| get(name)?.to_str()?.parse::<u64>().ok();
+    let for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+    let watchdog = number("WATCHDOG_USEC").filter(|usec| for_us && *usec > 0);
+    match Notifier::new(get("NOTIFY_SOCKET")?, watchdog.map(Duration::from_micros)) {
+        Ok(notifier) => Some(notifier),
+        Err(error) => {
+            tracing::warn!(%error, "NOTIFY_SOCKET is not spoken to");
+            None
+        }
+    }
+}
+
+fn is_replaced(error: &anyhow::Error) -> bool {
+    // Once a worker is registered, nothing else is a conflict.
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit() == Exit::Conflict)
 }
 
 /// All that a worker is started with; the demo starts one as well.

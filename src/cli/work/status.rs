@@ -1,4 +1,5 @@
-//! `relay work status`: the site, the repositories it watches, and its workers.
+//! `relay work status`: the service, the site, the repositories it watches, its workers, and the last
+//! lines of the service's log.
 
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use super::super::exit::Exit;
 use super::super::output::{Output, Tone, one_line};
 use super::super::table::{Cell, Table};
 use super::super::time::{ago, clock_time, span};
+use super::logfile;
+use super::service::{self, ServiceStatus};
 use crate::api::StatusAnswer;
 use crate::api::feed::{ForgeStatus, HostStatus};
 use crate::model::{LaneName, Timestamp, Worker, WorkerState};
@@ -28,12 +31,19 @@ pub struct Options {
 struct Status {
     /// Whether a site runs; without one this command looked into the home by itself.
     running: bool,
+    /// What keeps `relay work` running on this machine.
+    service: ServiceStatus,
     site: StatusAnswer,
     workers: Vec<Worker>,
     /// Lanes of this machine whose program passed relay's proxy by in its last run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     past_proxy: Vec<LaneName>,
+    /// The last lines of the service's log.
+    log: Vec<String>,
 }
+
+/// So many lines of the log are shown.
+const LINES: usize = 10;
 
 impl Options {
     /// Prints it.
@@ -44,10 +54,12 @@ impl Options {
         let site = context.site().await?;
         let running = !site.is_for_a_moment();
         let kept_by = site.kept_by();
-        let answers = tokio::join!(site.status(), site.workers());
+        let answers = tokio::join!(site.status(), site.workers(), service::status(context));
         site.close().await;
         let past_proxy = passed_by(&context.config.home);
-        let status = Status { running, site: answers.0?, workers: answers.1?, past_proxy };
+        let log = logfile::last_lines(&context.config.home, LINES);
+        let (site, workers, service) = (answers.0?, answers.1?, answers.2);
+        let status = Status { running, service, site, workers, past_proxy, log };
         if self.json {
             context.output.json(&status)?;
         } else {
@@ -69,6 +81,7 @@ impl Status {
             ),
             None => format!("{home}: no `relay work` runs\n"),
         };
+        text.push_str(&self.service.show(context.output));
         // Times are the site's, so they are told by the site's clock.
         let now = self.site.ts;
         for host in &self.site.hosts {
@@ -86,6 +99,13 @@ impl Status {
         }
         for lane in &self.past_proxy {
             text.push_str(&format!("\n{lane}: {PASSED_BY}\n"));
+        }
+        if !self.log.is_empty() {
+            let log = logfile::path(&context.config.home);
+            text.push_str(&format!("\nthe end of {}:\n", log.display()));
+            for line in &self.log {
+                text.push_str(&format!("  {line}\n"));
+            }
         }
         text
     }

@@ -1,0 +1,132 @@
+//! What this process tells the service manager that started it (sd_notify): that it is ready, that
+//! it is alive, that it ends. One datagram each, to the socket that NOTIFY_SOCKET names.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// The manager's ear.
+pub struct Notifier {
+    socket: UnixDatagram,
+    manager: SocketAddr,
+    every: Option<Duration>,
+}
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifier").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl Notifier {
+    /// Speaks to `socket`, a path or, with `@` in front, an abstract name of Linux. `watchdog` is
+    /// how long the manager waits between two signs of life; three are given in that time.
+    ///
+    /// # Errors
+    /// Where the name is neither, or the system gives no socket.
+    pub fn new(socket: &OsStr, watchdog: Option<Duration>) -> io::Result<Self> {
+        let manager = match socket.as_bytes() {
+            [b'/', ..] => SocketAddr::from_pathname(socket)?,
+            [b'@', name @ ..] => abstract_name(name)?,
+            _ => return Err(ErrorKind::InvalidInput.into()),
+        };
+        let socket = UnixDatagram::unbound()?;
+        // A manager that does not listen holds nothing up.
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, manager, every: watchdog.map(|time| time / 3) })
+    }
+
+    /// How often it wants to hear that this process is alive.
+    #[must_use]
+    pub fn every(&self) -> Option<Duration> {
+        self.every
+    }
+
+    /// It works now, and at what.
+    pub fn ready(&self, status: &str) {
+        self.say(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// It is alive.
+    pub fn alive(&self) {
+        if self.every.is_some() {
+            self.say("WATCHDOG=1");
+        }
+    }
+
+    /// What it does, for a person.
+    pub fn status(&self, status: &str) {
+        self.say(&format!("STATUS={status}"));
+    }
+
+    /// It ends. From here on the manager counts the time that a stop may take.
+    pub fn stopping(&self) {
+        self.say("STOPPING=1\nSTATUS=ending");
+    }
+
+    fn say(&self, text: &str) {
+        if let Err(error) = self.socket.send_to_addr(text.as_bytes(), &self.manager) {
+            tracing::debug!(%error, "the service manager was not told");
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_name(name: &[u8]) -> io::Result<SocketAddr> {
+    use std::os::linux::net::SocketAddrExt;
+    SocketAddr::from_abstract_name(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_name(_: &[u8]) -> io::Result<SocketAddr> {
+    Err(ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(socket: &UnixDatagram) -> String {
+        let mut bytes = [0; 512];
+        let n = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..n]).into_owned()
+    }
+
+    #[test]
+    fn each_word_is_one_datagram_to_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(path.as_os_str(), Some(Duration::from_secs(300))).unwrap();
+        assert_eq!(notifier.every(), Some(Duration::from_secs(100)));
+        notifier.ready("serving claude");
+        notifier.alive();
+        notifier.stopping();
+        let words: Vec<String> = (0..3).map(|_| heard(&manager)).collect();
+        assert_eq!(
+            words,
+            ["READY=1\nSTATUS=serving claude", "WATCHDOG=1", "STOPPING=1\nSTATUS=ending"]
+        );
+        // One that is gone stops nothing.
+        drop(manager);
+        notifier.alive();
+        assert!(Notifier::new(OsStr::new("vsock:2:1"), None).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_abstract_socket_is_spoken_to_as_well() {
+        use std::os::linux::net::SocketAddrExt;
+        let name = format!("relay-notify-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        let notifier = Notifier::new(OsStr::new(&format!("@{name}")), None).unwrap();
+        // Nobody asked for signs of life.
+        notifier.alive();
+        notifier.ready("x");
+        assert_eq!(heard(&manager), "READY=1\nSTATUS=x");
+    }
+}
