@@ -59,8 +59,7 @@ impl View<'_> {
         let given = self.given.iter().filter_map(|path| fs::canonicalize(path).ok());
         walls.writable.extend(given);
         self.start_in(&mut walls);
-        let open = |socket: &PathBuf| !walls.writable.iter().any(|path| socket.starts_with(path));
-        walls.blank.extend(sockets().into_iter().filter(open));
+        self.hide_sockets(&mut walls, sockets());
         walls.shown.extend(self.shown());
         walls.replaced.extend(self.replaced.iter().map(|(at, by)| (real(at), real(by))));
         walls
@@ -79,6 +78,27 @@ impl View<'_> {
         } else {
             walls.writable.push(cwd);
         }
+    }
+
+    /// Sockets are blank; of another worker's, its whole folder is empty. The doors of its runs come
+    /// and go, and what is gone by the time the box is made would end this run.
+    fn hide_sockets(&self, walls: &mut Walls, sockets: Vec<PathBuf>) {
+        let opened = walls.writable.clone();
+        let kept: Vec<PathBuf> =
+            [self.home, self.relay_home, &walls.cwd].map(real).into_iter().collect();
+        for socket in sockets {
+            if opened.iter().any(|path| socket.starts_with(path)) {
+                continue;
+            }
+            match relay_home_of(&socket) {
+                Some(folder) if !kept.iter().any(|path| path.starts_with(folder)) => {
+                    walls.empty.push(folder.to_owned());
+                }
+                _ => walls.blank.push(socket),
+            }
+        }
+        walls.empty.sort();
+        walls.empty.dedup();
     }
 
     /// What is needed though it may stand in a folder that is emptied.
@@ -176,6 +196,17 @@ fn listed(table: &[u8], folders: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     sockets
 }
 
+/// The RELAY_HOME that a socket of relay's stands in: its own, or the door of a run.
+fn relay_home_of(socket: &Path) -> Option<&Path> {
+    let folder = socket.parent()?;
+    if socket.file_name()? == "relay.sock" {
+        return Some(folder);
+    }
+    let work = folder.parent().filter(|work| work.ends_with("work"))?;
+    let is_door = folder.extension()? == "door" && socket.file_name()? == "s";
+    work.parent().filter(|_| is_door)
+}
+
 fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
@@ -233,6 +264,42 @@ mod tests {
             assert_eq!(whole(name), ["after", "bare", "whole", "with\nline"]);
         }
         assert_eq!(listed(b"", &folders), [""; 0].map(PathBuf::from));
+    }
+
+    #[test]
+    fn another_workers_folder_is_hidden_as_a_whole() {
+        let home_of = |path: &'static str| relay_home_of(Path::new(path)).map(Path::to_owned);
+        for socket in ["/a/.two/relay.sock", "/a/.two/work/shop_1_x.door/s"] {
+            assert_eq!(home_of(socket), Some("/a/.two".into()));
+        }
+        for socket in ["/a/s", "/a/work/s", "/a/work/x.door/t", "/a/x.door/s", "/a/work/x/s"] {
+            assert_eq!(home_of(socket), None, "{socket}");
+        }
+        let environment = BTreeMap::new();
+        let view = View {
+            home: Path::new("/nowhere/ada"),
+            relay_home: Path::new("/nowhere/ada/one"),
+            environment: &environment,
+            cwd: Path::new("/nowhere/ada/one/work/c"),
+            own: &[],
+            programs: &[],
+            given: &[],
+            replaced: &[],
+        };
+        let mut walls = Walls { cwd: view.cwd.to_owned(), ..Walls::default() };
+        let sockets = [
+            "/nowhere/ada/two/work/c.door/s",
+            "/nowhere/ada/two/relay.sock",
+            "/nowhere/ada/one/work/c.door/s",
+            "/nowhere/relay.sock",
+        ];
+        view.hide_sockets(&mut walls, sockets.map(PathBuf::from).into());
+        assert_eq!(walls.empty, ["/nowhere/ada/two"].map(PathBuf::from));
+        assert_eq!(
+            walls.blank,
+            [sockets[2], sockets[3]].map(PathBuf::from),
+            "what is around a home is not hidden"
+        );
     }
 
     #[test]

@@ -150,7 +150,7 @@ async fn a_tunnel_leads_to_a_host_that_is_listed() {
         assert_eq!(rest, b"", "the server's end comes through");
     }
     let (lines, traffic) = run.end().await;
-    assert_eq!((lines, traffic), (Vec::new(), Traffic { asked: 2, led: 2 }));
+    assert_eq!((lines, traffic), (Vec::new(), Traffic { asked: 2, led: 2, opened: true }));
 }
 
 #[tokio::test]

@@ -256,6 +256,43 @@ fn full_a_vendors_lane_is_not_run_where_a_network_of_its_own_cannot_be_made() {
     assert_eq!(detail["task"]["stop_reason"]["reason"], "sandbox_unavailable", "{detail:#}\n{log}");
 }
 
+/// As where a socket that was to be hidden goes away before it is.
+fn box_that_fails(machine: &Machine, times: u32) {
+    let text = format!(
+        "#!/bin/sh\nfor word; do case $word in __door)\n\
+         echo x >>{0}; test $(wc -l <{0}) -le {times} && {{ echo 'bwrap: no such socket' >&2; exit 1; }};;\n\
+         esac; done\nexec {1} \"$@\"\n",
+        machine.house.dir.path().join("tries").display(),
+        tool("bwrap").unwrap().display(),
+    );
+    machine.house.program("bwrap", &text);
+    let _ = std::fs::remove_file(machine.house.dir.path().join("tries"));
+}
+
+#[test]
+fn full_a_box_that_was_not_made_is_made_once_more_and_says_why_where_it_cannot_be() {
+    let Some(machine) = Machine::new() else { return };
+    machine.house.process_lane("probe", "touch made", r#"{"reply":"Made."}"#);
+    box_that_fails(&machine, 2);
+    let (detail, log) = machine.run("process:probe");
+    assert_eq!(detail["task"]["state"], "review", "{detail:#}\n{log}");
+    assert_eq!(log.matches("the box was not made: bwrap: no such socket").count(), 2, "{log}");
+    box_that_fails(&machine, 99);
+    let (detail, log) = machine.run("process:probe");
+    let stop = &detail["task"]["stop_reason"]["reason"];
+    assert_eq!(stop, "sandbox_unavailable", "{detail:#}\n{log}");
+    assert!(detail.to_string().contains("no such socket"), "{detail:#}");
+    // A program that fails by itself is not run again.
+    machine.house.program(
+        "bwrap",
+        &format!("#!/bin/sh\nexec {} \"$@\"\n", tool("bwrap").unwrap().display()),
+    );
+    machine.house.process_lane("probe", "exit 1", "{}");
+    let (detail, log) = machine.run("process:probe");
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "protocol_violation", "{detail:#}\n{log}");
+    assert!(!log.contains("the box was not made"), "{log}");
+}
+
 #[test]
 fn full_a_vendors_program_that_passes_the_proxy_by_is_told() {
     let Some(machine) = Machine::new() else { return };

@@ -26,6 +26,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use relay_sandbox::egress::AllowList;
@@ -113,6 +114,8 @@ impl fmt::Debug for Door {
 /// What came to a run's proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// Whether the box came as far as its door: without that its program never began.
+    pub opened: bool,
     /// Connections of the run's programs, whatever they wanted.
     pub asked: u64,
     /// Those that were led somewhere.
@@ -170,18 +173,19 @@ impl Door {
     pub async fn beside<T>(self, run: impl Future<Output = T>, tell: Tell) -> (T, Traffic) {
         let Self { folder, meeting, allowed, egress } = self;
         let proxy = Arc::new(Proxy::new(allowed, &egress, Told::new(tell)));
-        let serving = serve(folder, meeting, &proxy);
+        let opened = AtomicBool::new(false);
+        let serving = serve(folder, meeting, &proxy, &opened);
         let end = tokio::select! {
             end = run => end,
             () = serving => std::future::pending().await,
         };
         proxy.told.end();
-        (end, proxy.traffic())
+        (end, Traffic { opened: opened.into_inner(), ..proxy.traffic() })
     }
 }
 
 /// Takes the door over from the box and serves at it for as long as it is asked to.
-async fn serve(folder: Folder, meeting: UnixListener, proxy: &Arc<Proxy>) {
+async fn serve(folder: Folder, meeting: UnixListener, proxy: &Arc<Proxy>, opened: &AtomicBool) {
     let taken = async {
         let meeting = tokio::net::UnixListener::from_std(meeting)?;
         take_over(&meeting.accept().await?.0).await
@@ -190,7 +194,10 @@ async fn serve(folder: Folder, meeting: UnixListener, proxy: &Arc<Proxy>) {
     // Nobody is met here a second time.
     drop(folder);
     match taken {
-        Ok(door) => proxy::serve(door, proxy).await,
+        Ok(door) => {
+            opened.store(true, Ordering::Relaxed);
+            proxy::serve(door, proxy).await;
+        }
         Err(error) => tracing::warn!(%error, "the box has no door"),
     }
     std::future::pending::<()>().await;

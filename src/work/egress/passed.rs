@@ -64,7 +64,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let claude = LaneName::claude();
         let mind = |asked, stop: Option<&StopReason>| {
-            super::mind(home.path(), &claude, Traffic { asked, led: 0 }, stop)
+            super::mind(home.path(), &claude, Traffic { asked, led: 0, opened: true }, stop)
         };
         let quiet = [StopReason::NotLoggedIn, StopReason::Cancelled, StopReason::VendorError];
         for quiet in quiet.iter().map(Some).chain([None]) {

@@ -83,7 +83,7 @@ impl Proxy {
 
     pub(super) fn traffic(&self) -> Traffic {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Traffic { asked: read(&self.asked), led: read(&self.led) }
+        Traffic { asked: read(&self.asked), led: read(&self.led), opened: false }
     }
 
     async fn answer(&self, mut client: TcpStream) {

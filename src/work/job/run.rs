@@ -29,6 +29,9 @@ use crate::work::verdict::{LaneResult, judge};
 /// How long a finished run waits for room to commit its work.
 const DISK_PATIENCE: Duration = Duration::from_secs(20 * 60);
 
+/// How often a box is tried that cannot be made.
+const BOX_TRIES: u32 = 5;
+
 /// A run that says for so long that it waits for its vendor has lost it.
 const VENDOR_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -236,9 +239,8 @@ impl Job {
                 format!("{} bytes, for a run of at most {minutes} min", p.run_bytes())
             })
             .await?;
-        let result = self
-            .step(Step::Run, self.pass(Passage::Run, self.run_lane(prepared)), lane_note)
-            .await?;
+        let running = self.run_boxed(prepared, || self.prepare(mirror, base, dir));
+        let result = self.step(Step::Run, self.pass(Passage::Run, running), lane_note).await?;
         report.summary.clone_from(&result.summary);
         report.usage = Some(result.usage.clone());
         report.note.clone_from(&result.note);
@@ -339,7 +341,30 @@ impl Job {
         time_limit(self.shared.max_run, self.claim.preferences.max_minutes)
     }
 
-    async fn run_lane(&self, prepared: Prepared) -> Result<LaneResult, Stop> {
+    /// Runs the lane. A box that was not made is tried again, with the walls of what is on the disk
+    /// then: a socket that goes away meanwhile can no longer be hidden, and the program has not begun.
+    async fn run_boxed<P: Future<Output = Result<Prepared, Stop>>>(
+        &self,
+        mut prepared: Prepared,
+        prepare: impl Fn() -> P,
+    ) -> Result<LaneResult, Stop> {
+        for _ in 1..BOX_TRIES {
+            match Box::pin(self.run_lane(prepared)).await? {
+                Ran::Whole(result) => return Ok(*result),
+                Ran::NoBox(said) => self.log.line(&format!("   the box was not made: {said}")),
+            }
+            prepared = prepare().await?;
+        }
+        match Box::pin(self.run_lane(prepared)).await? {
+            Ran::Whole(result) => Ok(*result),
+            Ran::NoBox(said) => {
+                let text = format!("the box was not made, {BOX_TRIES} times: {said}");
+                Err(Stop::new(StopReason::SandboxUnavailable, text))
+            }
+        }
+    }
+
+    async fn run_lane(&self, prepared: Prepared) -> Result<Ran, Stop> {
         let PreparedRun { run, mut reader, mut login, door } =
             prepared.into_run(&self.shared.supervisor);
         let redactor = run.redactor.clone();
@@ -389,6 +414,10 @@ impl Job {
             end.ended_by = EndedBy::Itself;
         }
         let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
+        let unopened = traffic.is_some_and(|traffic| !traffic.opened);
+        if unopened && end.ended_by == EndedBy::Itself && end.code != Some(0) {
+            return Ok(Ran::NoBox(redactor.text(start_of(stderr.trim()).as_str())));
+        }
         let waited = reader.waits_for_vendor();
         let mut verdict = reader.end(&relay_lanes::Exit {
             code: end.code,
@@ -409,8 +438,15 @@ impl Job {
             self.log.line(&format!("   network: {lane}: {}", egress::PASSED_BY));
             result.hint = Some("`relay doctor` shows its network".to_owned());
         }
-        Ok(result)
+        Ok(Ran::Whole(Box::new(result)))
     }
+}
+
+/// How a lane's program ended, or that it never began.
+enum Ran {
+    Whole(Box<LaneResult>),
+    /// What was said where the box should have been made.
+    NoBox(String),
 }
 
 /// Since when a run does nothing but wait for its vendor: it says so, and so never stalls.
