@@ -38,7 +38,8 @@ impl Stand {
         let commit = ["commit", "-q", "--allow-empty", "-m", "weeks of work"];
         house.in_repo(&[&alice[..], &commit[..]].concat());
         let to = format!("HEAD:refs/heads/{branch}");
-        house.in_repo(&["push", "-q", self.bare.to_str().unwrap(), &to]);
+        // Made again in another second, it is another commit.
+        house.in_repo(&["push", "-qf", self.bare.to_str().unwrap(), &to]);
         let tip = house.in_repo(&["rev-parse", "HEAD"]);
         house.in_repo(&["reset", "-q", "--hard", "HEAD~1"]);
         tip

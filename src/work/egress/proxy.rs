@@ -113,7 +113,8 @@ impl Proxy {
         self.led.fetch_add(1, Ordering::Relaxed);
         let begin = match &asked {
             Asked::Tunnel(_) => {
-                let begun = client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                let answer = [b"HTTP/1.1 200 OK\r\n\r\n", &line.said[..]].concat();
+                let begun = client.write_all(&answer).await;
                 begun.map(|()| rest)
             }
             Asked::Forward { .. } => Ok([self.request(&asked, line.beyond), rest].concat()),

@@ -54,6 +54,8 @@ pub(super) struct Line {
     pub(super) stream: TcpStream,
     /// Whether a request in the clear is said to a proxy beyond.
     pub(super) beyond: bool,
+    /// What the other end has said by then.
+    pub(super) said: Vec<u8>,
 }
 
 /// Connects. `tunnel` says whether the two ends will speak for themselves.
@@ -80,7 +82,7 @@ pub(super) async fn connect(
     };
     let in_the_house = open.iter().any(|a| kind_of(a.ip()) != AddressKind::Public);
     match beyond.filter(|_| !in_the_house) {
-        None => Ok(Line { stream: dial(&open).await?, beyond: false }),
+        None => Ok(Line { stream: dial(&open).await?, beyond: false, said: Vec::new() }),
         Some(beyond) => through(names, beyond, to, tunnel).await,
     }
 }
@@ -136,6 +138,7 @@ async fn through(
     };
     let found = found.map_err(|_| away("is not found"))?;
     let mut stream = dial(&found).await.map_err(|_| away("does not answer"))?;
+    let mut said = Vec::new();
     if tunnel {
         let mut ask = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n");
         if let Some(login) = &beyond.login {
@@ -146,13 +149,13 @@ async fn through(
         let (answer, rest) = head::read(&mut stream).await.map_err(|_| away("does not answer"))?;
         let status =
             String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap_or_default().to_owned();
-        // A server that speaks first is not one of those that are reached here.
-        if status != "200" || !rest.is_empty() {
+        if status != "200" {
             let status: String = status.chars().filter(char::is_ascii_digit).take(3).collect();
             return Err(away(&format!("refuses with {status}")));
         }
+        said = rest;
     }
-    Ok(Line { stream, beyond: true })
+    Ok(Line { stream, beyond: true, said })
 }
 
 fn lookup_words(error: &io::Error) -> String {
