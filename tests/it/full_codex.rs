@@ -10,7 +10,8 @@ use crate::support::house::{House, only_has};
 use crate::support::model::{Model, RESPONSE_TOKENS, Step};
 use crate::support::processes::{Marked, tool};
 
-const KEY: &str = "dummy-key-of-the-lane";
+/// Its login.
+pub const KEY: &str = "dummy-key-of-the-lane";
 
 /// Run by a command of the agent's: writes down what it could do, one word a line.
 const PROBE: &str = r#"
@@ -37,30 +38,35 @@ true
 "#;
 
 /// A machine with the real codex, logged in with a key, its model scripted.
-#[expect(clippy::disallowed_methods, reason = "scripts/test says where the real codex is")]
 fn machine(model: &Model) -> Option<House> {
+    let mut house = House::new();
+    let names = log_in(&mut house, model)?;
+    fs::create_dir(house.dir.path().join(".ssh")).unwrap();
+    fs::write(house.dir.path().join(".ssh/id"), "secret\n").unwrap();
+    house
+        .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
+        .set("RELAY_LANE_ENV", &names.join(","));
+    Some(house)
+}
+
+/// Gives a machine the real codex, logged in with a key, and says which variables its lane needs.
+#[expect(clippy::disallowed_methods, reason = "scripts/test says where the real codex is")]
+pub fn log_in(house: &mut House, model: &Model) -> Option<Vec<&'static str>> {
     let Some(codex) = std::env::var_os("RELAY_TEST_CODEX") else {
         skip("RELAY_TEST_CODEX does not name the codex program");
         return None;
     };
-    let mut house = House::new();
     house.program("codex", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", codex.display()));
-    let home = house.dir.path();
-    for folder in [".ssh", ".codex"] {
-        fs::create_dir(home.join(folder)).unwrap();
-    }
-    fs::write(home.join(".ssh/id"), "secret\n").unwrap();
+    let folder = house.dir.path().join(".codex");
+    fs::create_dir(&folder).unwrap();
     let login = json!({ "auth_mode": "apikey", "OPENAI_API_KEY": KEY });
-    fs::write(home.join(".codex/auth.json"), login.to_string()).unwrap();
+    fs::write(folder.join("auth.json"), login.to_string()).unwrap();
     // The person's own settings are not a run's: with these it would ask nobody.
     let nobody = "model_provider = \"nobody\"\n[model_providers.nobody]\nname = \"nobody\"\n\
                   base_url = \"http://127.0.0.1:9/v1\"\n";
-    fs::write(home.join(".codex/config.toml"), nobody).unwrap();
-    house
-        .set("OPENAI_BASE_URL", &format!("{}/v1", model.url()))
-        .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
-        .set("RELAY_LANE_ENV", "OPENAI_BASE_URL");
-    Some(house)
+    fs::write(folder.join("config.toml"), nobody).unwrap();
+    house.set("OPENAI_BASE_URL", &format!("{}/v1", model.url()));
+    Some(vec!["OPENAI_BASE_URL"])
 }
 
 /// Runs one task to its end.

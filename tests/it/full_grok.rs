@@ -16,7 +16,7 @@ use crate::support::model::Step;
 /// The word that no run may ever see.
 const SECRET: &str = "SECRET-of-a-person";
 /// The tokens of the person's login.
-const TOKENS: [&str; 2] = ["access-token-of-ada", "refresh-token-of-ada"];
+pub const TOKENS: [&str; 2] = ["access-token-of-ada", "refresh-token-of-ada"];
 
 /// Points grok at the scripted model.
 const ADDRESSES: &[&str] = &[
@@ -36,6 +36,27 @@ fn program() -> Option<PathBuf> {
     named
 }
 
+/// Gives a machine the real grok, logged in, and says which variables its lane needs.
+pub fn log_in(house: &mut House, chat: &Chat) -> Option<Vec<&'static str>> {
+    let program = program()?;
+    house.program("grok", &format!("#!/bin/sh\nexec {} \"$@\"\n", program.display()));
+    let base = format!("{}/v1", chat.url());
+    for name in ADDRESSES {
+        house.set(name, &base);
+    }
+    house.set("GROK_OAUTH2_ISSUER", &chat.url()).set("GROK_OAUTH2_CLIENT_ID", "client");
+    house.set("RELAY_MODEL_GROK", MODEL);
+    let grok = house.dir.path().join(".grok");
+    fs::create_dir(&grok).unwrap();
+    let login = json!({ format!("{}::client", chat.url()): {
+        "key": TOKENS[0], "auth_mode": "oidc", "create_time": "2026-11-30T00:00:00Z",
+        "user_id": "ada", "refresh_token": TOKENS[1], "expires_at": "2099-01-01T00:00:00Z",
+        "oidc_issuer": chat.url(), "oidc_client_id": "client",
+    }});
+    fs::write(grok.join("auth.json"), login.to_string()).unwrap();
+    Some([ADDRESSES, &["GROK_OAUTH2_ISSUER", "GROK_OAUTH2_CLIENT_ID"]].concat())
+}
+
 /// A person's machine with grok on it, logged in, and a model that takes these steps.
 struct Machine {
     house: House,
@@ -45,26 +66,11 @@ struct Machine {
 
 impl Machine {
     fn new(tells_cost: bool, steps: impl IntoIterator<Item = Step>) -> Option<Self> {
-        let program = program()?;
         let chat = Chat::start(tells_cost, steps);
         let mut house = House::new();
-        house.program("grok", &format!("#!/bin/sh\nexec {} \"$@\"\n", program.display()));
-        let base = format!("{}/v1", chat.url());
-        for name in ADDRESSES {
-            house.set(name, &base);
-        }
-        house.set("GROK_OAUTH2_ISSUER", &chat.url()).set("GROK_OAUTH2_CLIENT_ID", "client");
-        let names = [ADDRESSES, &["GROK_OAUTH2_ISSUER", "GROK_OAUTH2_CLIENT_ID"]].concat();
-        house.set("RELAY_LANE_ENV", &names.join(",")).set("RELAY_MODEL_GROK", MODEL);
+        let names = log_in(&mut house, &chat)?;
+        house.set("RELAY_LANE_ENV", &names.join(","));
         house.set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", chat.port));
-        let grok = house.dir.path().join(".grok");
-        fs::create_dir(&grok).unwrap();
-        let login = json!({ format!("{}::client", chat.url()): {
-            "key": TOKENS[0], "auth_mode": "oidc", "create_time": "2026-11-30T00:00:00Z",
-            "user_id": "ada", "refresh_token": TOKENS[1], "expires_at": "2099-01-01T00:00:00Z",
-            "oidc_issuer": chat.url(), "oidc_client_id": "client",
-        }});
-        fs::write(grok.join("auth.json"), login.to_string()).unwrap();
         fs::create_dir(house.dir.path().join(".ssh")).unwrap();
         fs::write(house.dir.path().join(".ssh/id_ed25519"), SECRET).unwrap();
         let slug = house.link();

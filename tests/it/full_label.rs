@@ -20,6 +20,9 @@ git push origin HEAD 2>/dev/null && echo PUSHED >> findings
 echo ended >> findings
 "#;
 
+/// What the lane is given for its model.
+pub const KEY: &str = "dummy-key-of-the-lane";
+
 fn bash(command: &str) -> Step {
     Step::Call("Bash", json!({ "command": command, "description": "a step" }))
 }
@@ -34,25 +37,30 @@ fn failed(model: &Model) -> Vec<bool> {
 }
 
 /// A machine with the real claude, logged in to the scripted model and, as relay-bot, to the bench.
-#[expect(clippy::disallowed_methods, reason = "scripts/test says where the real claude is")]
 pub fn machine(bench: &Bench, model: &Model) -> Option<House> {
-    let Some(claude) = std::env::var_os("RELAY_TEST_CLAUDE") else {
-        skip("RELAY_TEST_CLAUDE does not name the claude program");
-        return None;
-    };
     let mut house = House::new();
-    let claude = claude.to_string_lossy();
-    house.program("claude", &format!("#!/bin/sh\nexec '{claude}' \"$@\"\n"));
+    let names = log_in(&mut house, model)?;
     std::fs::create_dir(house.dir.path().join(".ssh")).unwrap();
     std::fs::write(house.dir.path().join(".ssh/id"), "secret\n").unwrap();
     house
         .set("RELAY_GITHUB_API", &format!("{}/api/v3", bench.url))
         .set("RELAY_GITHUB_TOKEN", "ghp_relay_bot")
-        .set("ANTHROPIC_BASE_URL", &model.url())
-        .set("ANTHROPIC_API_KEY", "dummy-key-of-the-lane")
         .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
-        .set("RELAY_LANE_ENV", "ANTHROPIC_BASE_URL,ANTHROPIC_API_KEY");
+        .set("RELAY_LANE_ENV", &names.join(","));
     Some(house)
+}
+
+/// Gives a machine the real claude, logged in with a key, and says which variables its lane needs.
+#[expect(clippy::disallowed_methods, reason = "scripts/test says where the real claude is")]
+pub fn log_in(house: &mut House, model: &Model) -> Option<Vec<&'static str>> {
+    let Some(claude) = std::env::var_os("RELAY_TEST_CLAUDE") else {
+        skip("RELAY_TEST_CLAUDE does not name the claude program");
+        return None;
+    };
+    let claude = claude.to_string_lossy();
+    house.program("claude", &format!("#!/bin/sh\nexec '{claude}' \"$@\"\n"));
+    house.set("ANTHROPIC_BASE_URL", &model.url()).set("ANTHROPIC_API_KEY", KEY);
+    Some(vec!["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"])
 }
 
 /// Pushes the repository's own test, a shell script, as its owner.

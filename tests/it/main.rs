@@ -26,6 +26,7 @@ mod full_github;
 #[cfg(target_os = "linux")]
 mod full_grok;
 mod full_label;
+mod full_lanes;
 #[cfg(target_os = "linux")]
 mod full_nginx;
 #[cfg(target_os = "linux")]
