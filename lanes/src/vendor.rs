@@ -24,6 +24,9 @@ pub struct Vendor {
     pub default_model: Option<&'static str>,
     /// Switches that every run and every probe has in its environment.
     pub env: &'static [(&'static str, &'static str)],
+    /// Names of its keys and of its server's address: an operator may let them through to its own
+    /// lane, and another vendor's never gets them.
+    pub keys: &'static [&'static str],
     /// Places in the person's home, hidden from a run, that the program may be installed in.
     pub parts: &'static [&'static str],
     /// Where its login is.

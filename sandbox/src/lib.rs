@@ -6,6 +6,7 @@ mod domains;
 pub mod egress;
 mod env;
 mod hidden;
+mod shell;
 mod walls;
 mod wrap;
 
@@ -13,5 +14,6 @@ pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings};
 pub use domains::{DomainError, domains, parse_domains};
 pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
 pub use hidden::{hidden_paths, moved_logins};
+pub use shell::{SHELL, shell};
 pub use walls::{Network, TMPDIR, Walls};
 pub use wrap::{Confinement, Tools, choose, wall_in, wrap};

@@ -71,6 +71,16 @@ impl Confinement {
         matches!(self, Self::Bubblewrap { .. } | Self::Unshare { bwrap: Some(_), .. })
     }
 
+    /// The bubblewrap that puts up its walls.
+    #[must_use]
+    pub fn bwrap(&self) -> Option<&Path> {
+        match self {
+            Self::Bubblewrap { bwrap } => Some(bwrap),
+            Self::Unshare { bwrap, .. } => bwrap.as_deref(),
+            Self::Bare { .. } => None,
+        }
+    }
+
     /// The same box without walls. An ordinary user has none such that is of use: a sandbox
     /// that cannot be made inside bubblewrap cannot be made with more of the disk in it either.
     #[must_use]

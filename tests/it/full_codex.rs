@@ -195,7 +195,7 @@ fn full_where_its_sandbox_does_not_nest_the_walls_keep_it() {
     let reached: Vec<&str> =
         findings.lines().filter(|word| word.starts_with(|c: char| c.is_uppercase())).collect();
     // What only its own sandbox keeps: docs/SECURITY.md says so.
-    let own = ["WROTE-A-HOOK", "READ-THE-LOGIN", "SAW-ANOTHER-ENVIRONMENT", "REACHED-THE-MODEL"];
+    let own = ["WROTE-A-HOOK", "READ-THE-LOGIN", "SAW-ANOTHER-ENVIRONMENT"];
     assert_eq!(reached, own, "{log}");
     assert_eq!(mark.alive(), [], "{:?}", mark.names());
     assert!(!house.dir.path().join("outside").exists());

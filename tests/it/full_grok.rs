@@ -77,6 +77,14 @@ impl Machine {
         Some(Self { house, chat, slug })
     }
 
+    /// Puts a file into the repository.
+    fn commit(&self, name: &str, text: &str) {
+        fs::write(self.house.repo.join(name), text).unwrap();
+        self.house.in_repo(&["add", "-A"]);
+        let who = ["-c", "user.name=p", "-c", "user.email=p@localhost"];
+        self.house.in_repo(&[&who[..], &["commit", "-qm", name]].concat());
+    }
+
     fn task(&self) -> String {
         self.house.task(&self.slug, "grok", "Fix it")
     }
@@ -177,6 +185,25 @@ fn full_a_task_becomes_a_pull_request_and_its_usage_is_right() {
     machine.is_clean();
 }
 
+/// What a repository's script may try to get at the login of the program that runs it.
+const TAKE: &str = r#"
+exec 2>/dev/null
+has() { grep -aq -e -of-ada "$@" && echo "TOOK by $1"; }
+test -n "$GROK_HOME" || echo "TOOK nothing: no GROK_HOME"
+for login in "$GROK_HOME/auth.json" "$GROK_HOME"/*; do has "$login"; done
+for process in /proc/[0-9]*; do
+    has "$process/environ"
+    has "$process/root$GROK_HOME/auth.json"
+    has "$process/cwd/../../vendor/"*/grok/auth.json
+    tr '\0' ' ' <"$process/cmdline" | grep -q 'grok .*--prompt-file' && echo TOOK-A-LOOK-AT-GROK
+done
+umount -l "$GROK_HOME"; has "$GROK_HOME/auth.json"
+unshare -Urm sh -c 'umount -l "$GROK_HOME"; cat "$GROK_HOME/auth.json"' >stolen; has stolen
+nsenter -t 1 -m cat "$GROK_HOME/auth.json" >stolen; has stolen
+rm -f stolen
+echo ended
+"#;
+
 #[test]
 fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
     let steps = [
@@ -190,10 +217,12 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
         command("curl http://127.0.0.1:1/"),
         command("env"),
         command("cat README.md"),
+        command("sh take.sh"),
         write("new.txt"),
         Step::Say("Done."),
     ];
     let Some(machine) = Machine::new(false, steps) else { return };
+    machine.commit("take.sh", TAKE);
     let task = machine.task();
     let worker = machine.drain(&[]);
     let results = machine.chat.results();
@@ -207,6 +236,8 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
         assert!(results[at].contains("Denied by permission policy"), "{at}: {}", results[at]);
     }
     assert!(results[9].contains("# shop"), "what it may do works: {}", results[9]);
+    // The login that Grok runs under is not there for what Grok runs.
+    assert!(results[10].ends_with("ended\n") && !results[10].contains("TOOK"), "{}", results[10]);
     let home = machine.house.dir.path();
     assert!(
         !home.join("outside").exists() && !home.join("relay/work/outside-of-the-copy").exists()
@@ -216,7 +247,7 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
         assert!(!told.contains(secret), "{secret} reached the model");
     }
     let usage = &detail["runs"][0]["usage"];
-    assert_eq!((&usage["cost_usd"], &usage["input_tokens"]), (&Value::Null, &json!(12 * 700)));
+    assert_eq!((&usage["cost_usd"], &usage["input_tokens"]), (&Value::Null, &json!(13 * 700)));
     machine.is_clean();
 }
 

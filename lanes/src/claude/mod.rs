@@ -34,6 +34,7 @@ pub const VENDOR: Vendor = Vendor {
     log_in: "claude auth login",
     default_model: Some(DEFAULT_MODEL),
     env: ENV,
+    keys: KEY_NAMES,
     // One way to install it puts the program into its own home.
     parts: &[".claude/local"],
     home: Home {

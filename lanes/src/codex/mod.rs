@@ -30,6 +30,7 @@ pub const VENDOR: Vendor = Vendor {
     // Its own choice follows the login: a plan may have no other.
     default_model: None,
     env: ENV,
+    keys: KEY_NAMES,
     // Its installer puts the program into its own home.
     parts: &[".codex/packages", ".codex/bin"],
     home: Home {
@@ -69,6 +70,9 @@ pub const ENV: &[(&str, &str)] = &[
 /// The name of a gateway's address, used where the operator lets it through to vendors' lanes:
 /// the person's own settings, which could name one, are not read.
 pub const BASE_URL: &str = "OPENAI_BASE_URL";
+
+/// Names an operator may allow to pass into this lane's environment.
+pub const KEY_NAMES: &[&str] = &["OPENAI_API_KEY", "CODEX_API_KEY", BASE_URL];
 
 /// A reader of one run's output. The events do not tell the model, so it is told here.
 #[must_use]

@@ -32,6 +32,7 @@ pub const VENDOR: Vendor = Vendor {
     // Its own choice follows the login.
     default_model: None,
     env: ENV,
+    keys: KEY_NAMES,
     // Its installer puts the program into its own home.
     parts: &[".grok/bin"],
     home: Home {
@@ -95,6 +96,13 @@ pub const KEY_NAMES: &[&str] = &[
     "GROK_MODELS_BASE_URL",
     "GROK_CLI_CHAT_PROXY_BASE_URL",
 ];
+
+/// The variable that names the shell of its commands (1.0.41; the file has to be called as a shell
+/// that it knows).
+pub const SHELL: &str = "GROK_SHELL";
+
+/// Those of [`KEY_NAMES`] that are keys: its commands do not need them.
+pub const KEYS: &[&str] = &["XAI_API_KEY"];
 
 /// The place, below the person's home, of the settings that hold [`POLICY`]: Grok has the mode
 /// that refuses what was not allowed beforehand only by claude's file (1.0.41: the same word for

@@ -1,15 +1,18 @@
 //! The grok lane on this machine.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use relay_lanes::grok;
+use relay_sandbox::{Confinement, SHELL, shell};
 
 use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief};
-use crate::model::{MAX_TURNS, StopReason};
+use crate::model::{MAX_TURNS, RepoProblem, StopReason};
 use crate::work::job::Stop;
+use crate::work::login::Login;
 
 const NO_BOX: &str = "this machine cannot make the box that grok runs in";
 
@@ -49,8 +52,12 @@ impl Lanes {
             max_turns: brief.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS),
             boxed,
         });
-        let env = self.vendor_env(installed.vendor, login.as_ref(), brief.agent);
+        let mut env = self.vendor_env(installed.vendor, login.as_ref(), brief.agent);
         let mut parts = self.parts(installed.vendor);
+        if let Some(shell) = self.shell_of_grok(around, login.as_ref(), brief.workdir)? {
+            env.push((grok::SHELL.into(), shell.clone().into()));
+            parts.push(shell);
+        }
         let native = self.native(found);
         parts.extend(native.as_deref().and_then(Path::parent).map(Path::to_owned));
         let lane = Described {
@@ -64,6 +71,40 @@ impl Lanes {
             login,
         };
         self.prepared(brief, around, lane)
+    }
+
+    /// What its commands run in, so that they do not read the login which it runs under; none where
+    /// a sandbox cannot be made in the walls.
+    fn shell_of_grok(
+        &self,
+        around: Around<'_>,
+        login: Option<&Login>,
+        copy: &Path,
+    ) -> Result<Option<PathBuf>, Stop> {
+        let nesting = self.boxing.claude.as_ref().and_then(Confinement::bwrap);
+        let (Around::Walls(_), Some(bwrap), Some(login)) = (around, nesting, login) else {
+            return Ok(None);
+        };
+        let mut folder = copy.as_os_str().to_owned();
+        // Removed with the copy, as all that is named after it.
+        folder.push(".shell");
+        let file = Path::new(&folder).join(SHELL);
+        let text = shell(bwrap, &login.home(), grok::KEYS);
+        let made = DirBuilder::new().mode(0o700).recursive(true).create(&folder).and_then(|()| {
+            let mut options = OpenOptions::new();
+            options
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o700)
+                .open(&file)?
+                .write_all(&text)
+        });
+        made.map_err(|error| {
+            let why = RepoProblem::Disk;
+            Stop::new(StopReason::RepoUnusable { why }, format!("{}: {error}", file.display()))
+        })?;
+        Ok(Some(file))
     }
 
     /// The program itself, where the one on PATH is the package's launcher: that one unpacks

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use relay_lanes::Vendor;
+use relay_lanes::{VENDORS, Vendor};
 use relay_sandbox::{EnvRequest, clean_env};
 
 use super::Lanes;
@@ -68,6 +68,12 @@ impl Lanes {
     ) -> Vec<(OsString, OsString)> {
         let request = EnvRequest::Vendor { names: &self.pass_env, agent };
         let mut env = clean_env(&self.parent_env, &request);
+        let others: Vec<&str> = VENDORS
+            .iter()
+            .filter(|other| other.lane != vendor.lane)
+            .flat_map(|other| other.keys.iter().copied())
+            .collect();
+        env.retain(|(name, _)| !others.iter().any(|key| name == key));
         env.extend(vendor.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
         if let Some(login) = login {
             env.retain(|(name, _)| name != vendor.home.variable);
