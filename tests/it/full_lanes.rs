@@ -390,7 +390,7 @@ impl Table {
         }
         text.push('\n');
         println!("{text}");
-        if let Some(path) = std::env::var_os("RELAY_TEST_TABLE") {
+        if let Some(path) = std::env::var_os("RELAY_TEST_TABLE").filter(|path| !path.is_empty()) {
             fs::write(path, text).unwrap();
         }
     }
