@@ -45,7 +45,7 @@ pub const TMPDIR: &str = "/tmp";
 
 /// What stands at one path. A later kind wins over an earlier one at the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind<'a> {
+pub(crate) enum Kind<'a> {
     Shown,
     Blank,
     Empty,
@@ -92,7 +92,7 @@ impl Walls {
     }
 
     /// What is mounted, parents first, without what makes no difference.
-    fn mounts(&self) -> Vec<(&Path, Kind<'_>)> {
+    pub(crate) fn mounts(&self) -> Vec<(&Path, Kind<'_>)> {
         let mut all: Vec<(&Path, Kind<'_>)> = Vec::new();
         for (paths, kind) in [
             (&self.shown, Kind::Shown),
