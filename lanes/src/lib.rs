@@ -119,6 +119,8 @@ pub struct Exit<'a> {
     pub now_ms: i64,
     /// Whether it was ended because it said more than [`Invocation`] allows.
     pub over_limit: bool,
+    /// How much it wrote on standard output, as it wrote it.
+    pub stdout_bytes: u64,
 }
 
 /// What a run came to.

@@ -143,6 +143,15 @@ pub fn refused(name: &str) -> Option<Refused> {
     exact.or_else(beginning).or_else(part).map(|(_, why)| *why)
 }
 
+/// Those names that are [`refused`] as a regular expression, in capitals alone.
+#[must_use]
+pub fn refused_pattern() -> String {
+    let exact = REFUSED.iter().map(|(name, _)| format!("^{name}$"));
+    let beginnings = REFUSED_BEGINNINGS.iter().map(|(start, _)| format!("^{start}"));
+    let parts = REFUSED_PARTS.iter().map(|(part, _)| (*part).to_owned());
+    exact.chain(beginnings).chain(parts).collect::<Vec<_>>().join("|")
+}
+
 /// The environment of a lane, made from the worker's own. Names that are [`refused`] are left
 /// out in silence; whoever takes the operator's list tells them. Sorted by name.
 #[must_use]

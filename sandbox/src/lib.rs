@@ -13,7 +13,9 @@ mod wrap;
 
 pub use claude::{ClaudeSettings, STORES, STUBS, claude_settings};
 pub use domains::{DomainError, domains, parse_domains};
-pub use env::{EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused};
+pub use env::{
+    EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused, refused_pattern,
+};
 pub use hidden::{hidden_paths, moved_logins};
 pub use seatbelt::seatbelt_profile;
 pub use shell::{SHELL, shell};

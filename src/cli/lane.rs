@@ -1,9 +1,15 @@
-//! `relay lane`: which lanes this machine serves, and what claude may do in its own.
+//! `relay lane`: which lanes this machine serves, what claude may do in its own, what a program of
+//! one's own has to keep to, and what a run was.
+
+mod replay;
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use relay_lanes::process::{DIALECT, SCHEMAS, schema, schemas};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::context::Context;
 use super::exit::Exit;
@@ -27,6 +33,14 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print the JSON Schema of a process lane's configuration, request and answer
+    Schema {
+        /// Only this part, as a schema of its own
+        #[arg(value_parser = PossibleValuesParser::new(SCHEMAS))]
+        part: Option<String>,
+    },
+    /// Read a run's transcript again, and print what it comes to
+    Replay(replay::Options),
     /// Print the settings claude runs under, the only ones it sees
     Settings {
         /// The copy it works in; its own folder in a run
@@ -52,6 +66,11 @@ impl Options {
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.command {
             Command::Ls { json } => ls(context, json).await,
+            Command::Replay(options) => options.run(context),
+            Command::Schema { part } => {
+                context.output.json(&contract(part.as_deref()))?;
+                Ok(Exit::Ok)
+            }
             Command::Settings { workdir, no_sandbox } => {
                 settings(context, workdir, !no_sandbox).await
             }
@@ -88,6 +107,18 @@ async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
         ));
     }
     Ok(Exit::Ok)
+}
+
+fn contract(part: Option<&str>) -> Value {
+    let never_given = relay_sandbox::refused_pattern();
+    let Some(part) = part.and_then(|part| schema(part, &never_given)) else {
+        return schemas(&never_given);
+    };
+    let mut alone = json!({ "$schema": DIALECT });
+    if let (Some(alone), Value::Object(part)) = (alone.as_object_mut(), part) {
+        alone.extend(part);
+    }
+    alone
 }
 
 async fn settings(

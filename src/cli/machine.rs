@@ -18,6 +18,7 @@ use crate::work::boxing::{Boxing, try_box};
 use crate::work::egress::Egress;
 use crate::work::lane::{Installed, Lanes};
 use crate::work::login::Logins;
+use crate::work::probe::Versions;
 
 /// The lanes of this machine, with its box tried. `sandbox` is false with `--no-sandbox`.
 pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> Lanes {
@@ -36,6 +37,7 @@ pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> La
         given: config.lane_paths.clone(),
         secrets,
         egress: egress(config),
+        versions: Versions::default(),
     }
 }
 

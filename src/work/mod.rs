@@ -30,6 +30,7 @@ pub mod renewal;
 pub mod ring;
 pub mod room;
 pub mod stop;
+pub mod transcript;
 pub mod verdict;
 pub mod walls;
 pub mod worker;

@@ -1,13 +1,16 @@
 //! Which lanes this machine can serve: what is installed, and what is logged in.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use relay_lanes::{Login, Vendor};
 
-use super::lane::{Installed, Lanes, process_config, process_lanes};
+use super::lane::{Installed, Lanes, no_folder_text, process_config, process_lanes};
 use crate::model::{LaneName, RunPreferences};
 use crate::process::{Limits, Program, check_executable, run};
 use serde::Serialize;
@@ -35,6 +38,35 @@ pub struct LaneStatus {
     pub hint: Option<String>,
 }
 
+/// What the vendors' programs said of their versions, for as long as each is the same file.
+#[derive(Clone, Debug, Default)]
+pub struct Versions(Arc<Mutex<BTreeMap<PathBuf, (Stamp, Option<String>)>>>);
+
+/// By what a file is known to be another: its number, its size, and when it was written.
+type Stamp = (u64, u64, i64, i64);
+
+impl Versions {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (Stamp, Option<String>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The version of a vendor's program. It is asked once for each file that it is.
+pub async fn version(lanes: &Lanes, installed: &Installed) -> Option<String> {
+    let (vendor, program) = (installed.vendor, installed.program.as_deref()?);
+    let file = std::fs::canonicalize(program).ok()?;
+    let about = std::fs::metadata(&file).ok()?;
+    let stamp = (about.ino(), about.len(), about.mtime(), about.mtime_nsec());
+    let known = lanes.versions.known().get(&file).filter(|known| known.0 == stamp).cloned();
+    if let Some((_, version)) = known {
+        return version;
+    }
+    let out = ask(lanes, vendor, program, vendor.version_args).await.ok()?;
+    let version = (vendor.version)(&text(&out.stdout));
+    lanes.versions.known().insert(file, (stamp, version.clone()));
+    version
+}
+
 /// Looks at every lane this machine could have, side by side.
 pub async fn probe(lanes: &Lanes) -> Vec<LaneStatus> {
     let vendors = join_all(lanes.vendors.iter().map(|vendor| vendor_status(lanes, vendor))).await;
@@ -56,11 +88,9 @@ async fn vendor_status(lanes: &Lanes, installed: &Installed) -> Option<LaneStatu
         hint: Some(vendor.install.to_owned()),
     };
     let Some(program) = installed.program.as_deref() else { return Some(status) };
-    let (version, login) = tokio::join!(
-        ask(lanes, vendor, program, vendor.version_args),
-        ask(lanes, vendor, program, vendor.login_args),
-    );
-    status.version = version.ok().and_then(|out| (vendor.version)(&text(&out.stdout)));
+    let (version, login) =
+        tokio::join!(version(lanes, installed), ask(lanes, vendor, program, vendor.login_args),);
+    status.version = version;
     let (served, detail, hint) = match login {
         Err(error) => (false, error.to_string(), Some(vendor.asks_login())),
         Ok(out) => match (vendor.login)(out.code, &text(&out.stdout), &text(&out.stderr)) {
@@ -73,15 +103,18 @@ async fn vendor_status(lanes: &Lanes, installed: &Installed) -> Option<LaneStatu
 }
 
 fn process_status(lane: LaneName, path: &Path) -> LaneStatus {
+    let mend = format!("mend {}", path.display());
     let (served, program, detail, hint) = match process_config(path) {
-        Ok(config) => match check_executable(&config.command) {
-            Ok(()) => (true, Some(config.command), path.display().to_string(), None),
-            Err(error) => {
-                let hint = format!("chmod +x it, or mend {}", path.display());
-                (false, Some(config.command), error.to_string(), Some(hint))
-            }
-        },
-        Err(error) => (false, None, error, Some(format!("mend {}", path.display()))),
+        Ok(config) => {
+            let no_folder = config.cwd.as_deref().filter(|cwd| !cwd.is_dir());
+            let (detail, hint) = match (check_executable(&config.command), no_folder) {
+                (Err(error), _) => (error.to_string(), Some(format!("chmod +x it, or {mend}"))),
+                (Ok(()), Some(cwd)) => (no_folder_text(cwd), Some(mend)),
+                (Ok(()), None) => (path.display().to_string(), None),
+            };
+            (hint.is_none(), Some(config.command), detail, hint)
+        }
+        Err(error) => (false, None, error.at(path), Some(mend)),
     };
     LaneStatus { lane, served, program, version: None, model: None, detail, hint }
 }

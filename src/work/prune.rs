@@ -1,6 +1,6 @@
 //! What would grow without end in the worker's part of a home is cut back as it starts and once a
-//! day after that: kept bundles, mirrors, kept commits. docs/home.md says how long each is kept.
-//! What a task that is neither done nor cancelled may still need stays, whatever its age.
+//! day after that: transcripts, kept bundles, mirrors, kept commits. docs/home.md says how long each
+//! is kept. What a task that is neither done nor cancelled may still need stays, whatever its age.
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,6 +21,11 @@ pub const COMMITS_KEPT: Duration = Duration::from_secs(30 * 86_400);
 /// A mirror that was not brought up to date for so long.
 pub const MIRRORS_KEPT: Duration = Duration::from_secs(60 * 86_400);
 
+/// A transcript, from the day on which its run ended.
+pub const TRANSCRIPTS_KEPT: Duration = Duration::from_secs(30 * 86_400);
+/// The most bytes of all transcripts together; of more the oldest go.
+pub const TRANSCRIPTS_BYTES: u64 = 1 << 30;
+
 /// Goes round until it is dropped.
 pub async fn daily(shared: Arc<Context>) {
     loop {
@@ -34,6 +39,7 @@ pub async fn daily(shared: Arc<Context>) {
 /// One round. The site is asked only where something is old enough.
 async fn round(shared: &Context) -> Result<(), ClientError> {
     let now = shared.clock.now();
+    prune_transcripts(&shared.runs, now - TRANSCRIPTS_KEPT, TRANSCRIPTS_BYTES);
     let bundles = old_bundles(&shared.kept, now - BUNDLES_KEPT);
     let mirrors = shared.git.mirrors();
     let (unused, used): (Vec<_>, Vec<_>) =
@@ -71,6 +77,31 @@ async fn round(shared: &Context) -> Result<(), ClientError> {
         }
     }
     Ok(())
+}
+
+/// Removes transcripts that were last written before `before`, and of more than `most` bytes of them
+/// the oldest.
+fn prune_transcripts(runs: &Path, before: Timestamp, most: u64) {
+    let mut found: Vec<(i64, u64, PathBuf)> = Vec::new();
+    for run in fs::read_dir(runs).into_iter().flatten().flatten() {
+        // A run that is just beginning has no file yet.
+        let Ok(about) = fs::symlink_metadata(run.path().join("transcript")) else { continue };
+        let written = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let written = written.and_then(|at| i64::try_from(at.as_millis()).ok());
+        found.push((written.unwrap_or_default(), about.len(), run.path()));
+    }
+    found.sort_by_key(|(written, ..)| std::cmp::Reverse(*written));
+    let mut kept: u64 = 0;
+    for (written, bytes, run) in found {
+        kept = kept.saturating_add(bytes);
+        if written >= before.0 && kept <= most {
+            continue;
+        }
+        let _gone_already = fs::remove_file(run.join("transcript"));
+        if let Err(error) = fs::remove_dir(&run) {
+            tracing::warn!(path = %run.display(), %error, "a run's transcript stays");
+        }
+    }
 }
 
 fn is_over(task: &Task) -> bool {
@@ -119,4 +150,35 @@ async fn needed_commits(
         }
     }
     Ok(needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transcripts_go_by_age_and_the_oldest_by_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let day = Duration::from_secs(86_400);
+        let days_after_1970 = |n: u32| UNIX_EPOCH + day * n;
+        for (name, days) in [("old", 1), ("second", 11), ("newest", 12), ("first", 10)] {
+            let file = dir.path().join(name).join("transcript");
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(&file, "12345").unwrap();
+            fs::File::open(&file).unwrap().set_modified(days_after_1970(days)).unwrap();
+        }
+        fs::create_dir(dir.path().join("beginning")).unwrap();
+        let left = || {
+            let names = fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.file_name());
+            let mut names: Vec<_> = names.map(|n| n.into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let before = Timestamp(i64::try_from((day * 5).as_millis()).unwrap());
+        prune_transcripts(dir.path(), before, 100);
+        assert_eq!(left(), ["beginning", "first", "newest", "second"]);
+        prune_transcripts(dir.path(), before, 14);
+        assert_eq!(left(), ["beginning", "newest", "second"]);
+        prune_transcripts(&dir.path().join("nowhere"), before, 14);
+    }
 }

@@ -1,12 +1,13 @@
-//! From how a lane ended to why the run stopped. The only place that knows both words.
+//! From what a lane said and how it ended to why the run stopped. The only place that knows both
+//! words.
 
 use std::time::Duration;
 
-use relay_lanes::{LaneUsage, Reason, Verdict};
+use relay_lanes::{Exit, LaneUsage, Reader, Reason, Said, Verdict};
 
 use super::stop::StopSignal;
 use crate::model::{StopReason, Timestamp, Usage};
-use crate::process::{EndedBy, LaneEnd};
+use crate::process::{EndedBy, LaneEnd, Redactor};
 
 /// Parked for so long when a vendor's quota is used up and it does not say until when.
 const QUOTA_UNKNOWN: Duration = Duration::from_secs(3600);
@@ -26,6 +27,55 @@ pub struct LaneResult {
     pub usage: Usage,
     /// A note the lane left.
     pub note: Option<String>,
+}
+
+/// One entry of the run's log.
+#[must_use]
+pub fn said(said: &Said) -> String {
+    match said {
+        Said::Text(text) => text.clone(),
+        Said::Tool { name, detail } => format!("→ {name} {detail}"),
+        Said::Note(note) => format!("! {note}"),
+    }
+}
+
+/// What came of a run whose output `reader` has read: in the worker, and again of its transcript.
+#[must_use]
+pub fn conclude(
+    reader: Box<dyn Reader>,
+    mut end: LaneEnd,
+    signal: &StopSignal,
+    now: Timestamp,
+    redactor: &Redactor,
+) -> LaneResult {
+    if end.ended_by == EndedBy::Asked && signal.reason().is_none() {
+        // Its last words say what it waited for.
+        end.ended_by = EndedBy::Itself;
+    }
+    let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
+    let waited = reader.waits_for_vendor();
+    let mut verdict = reader.end(&Exit {
+        code: end.code,
+        signal: end.signal,
+        stderr: &stderr,
+        now_ms: now.0,
+        over_limit: end.ended_by == EndedBy::OutputLimit,
+        stdout_bytes: end.stdout_bytes,
+    });
+    if end.ended_by == EndedBy::Stalled && waited {
+        verdict.reason = Reason::VendorUnreachable;
+    }
+    redact(&mut verdict, redactor);
+    judge(&end, verdict, signal, now)
+}
+
+/// What was read out of a lane's JSON is looked at once more: it may have been written with
+/// escapes that the line did not show.
+fn redact(verdict: &mut Verdict, redactor: &Redactor) {
+    let Verdict { summary, error, hint, note, usage, .. } = verdict;
+    for text in [summary, error, hint, note, &mut usage.model].into_iter().flatten() {
+        *text = redactor.text(text);
+    }
 }
 
 /// Judges a run: what ended it from outside comes first, then what the lane itself said.

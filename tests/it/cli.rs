@@ -462,42 +462,40 @@ field() { printf '%s' "$line" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
 [ "$(field title)" != edit ] || echo hello > "$(field workdir)/HELLO"
 printf '{"schemaVersion":1,"jobKey":"%s","result":{"reply":"said hello"}}\n' "$(field jobKey)""#;
 
-/// The examples of docs/LANES.md are lanes as they stand there.
+/// The examples are lanes as they stand, in their folder and on the page.
 #[test]
 fn the_lanes_of_the_page_do_their_tasks() {
     let page = include_str!("../../docs/LANES.md");
     let machine = Machine::new();
     machine.repository("shop");
     machine.run(&["link", "shop.git"]);
-    let work = |lane: &str, interpreter: &str| -> Task {
-        let (_, rest) = page.split_once(&format!("{interpreter}\n")).unwrap();
-        machine.program(lane, rest.split_once("```").unwrap().0);
-        let path = machine.home().join("bin").join(lane);
+    std::fs::create_dir_all(machine.home().join(".harness/lanes")).unwrap();
+    let work = |lane: &str, file: &str| -> Task {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/process").join(file);
         let script = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, script.replacen("#!/bin/sh", interpreter, 1)).unwrap();
-        machine.process_lane(lane);
+        assert!(page.contains(&script), "{file} and docs/LANES.md differ");
         let config = format!("{{\"command\": \"{}\"}}", path.display());
         std::fs::write(machine.home().join(format!(".harness/lanes/{lane}.json")), config).unwrap();
-        let (lane, title) = (format!("process:{lane}"), ["--title", "A \"title\"", "--json"]);
+        let (lane, title) = (format!("process:{lane}"), ["--title", "A \"title\" 👋", "--json"]);
         let create = ["task", "create", "--repo", "local/shop", "--lane", &lane];
         let task: Task = machine.json(&[&create[..], &title].concat());
         machine.run(&["work", "--once"]);
         machine.json::<TaskDetail>(&["task", "get", task.id.to_string().as_str(), "--json"]).task
     };
-    let clean = work("shell", "#!/bin/sh");
+    let clean = work("shell", "tidy.sh");
     assert_eq!((clean.state, clean.message), (TaskState::Done, None));
     std::fs::write(machine.home().join("source/README.md"), "# shop  \n").unwrap();
     let commit =
         ["-c", "user.name=Ada", "-c", "user.email=a@b.invalid", "commit", "-qam", "blanks"];
     machine.git(&[&["-C", "source"], &commit[..]].concat());
     machine.git(&["-C", "source", "push", "-q", "../shop.git", "main"]);
-    let tidied = work("shell", "#!/bin/sh");
+    let tidied = work("shell", "tidy.sh");
     assert_eq!(tidied.state, TaskState::Review, "{tidied:?}");
     assert!(tidied.message.is_some_and(|text| text.starts_with("Took the blanks off")));
     if !["/usr/bin/python3", "/bin/python3"].iter().any(|python| Path::new(python).exists()) {
         return skip("the example in Python needs python3");
     }
-    let noted = work("python", "#!/usr/bin/env python3");
+    let noted = work("python", "notes.py");
     assert_eq!(noted.state, TaskState::Review, "{noted:?}");
     assert_eq!(noted.message.as_deref(), Some("Wrote notes/3.md."));
 }

@@ -3,6 +3,8 @@
 // Tells clippy that helpers here are tests too: they may unwrap and print.
 #![cfg(test)]
 
+#[cfg(target_os = "linux")]
+mod abi;
 mod away;
 mod canary;
 mod cli;
@@ -57,6 +59,8 @@ mod support;
 mod survivors;
 mod tidy;
 mod tokens;
+#[cfg(target_os = "linux")]
+mod transcript;
 #[cfg(target_os = "linux")]
 mod tree;
 #[cfg(target_os = "linux")]

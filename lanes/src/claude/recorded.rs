@@ -6,7 +6,14 @@ use crate::{Exit, LaneUsage, Reason, Said, Verdict};
 const NOW_MS: i64 = 1_795_969_000_000;
 
 fn exit(code: i32) -> Exit<'static> {
-    Exit { code: Some(code), signal: None, stderr: "", now_ms: NOW_MS, over_limit: false }
+    Exit {
+        code: Some(code),
+        signal: None,
+        stderr: "",
+        now_ms: NOW_MS,
+        over_limit: false,
+        stdout_bytes: 0,
+    }
 }
 
 fn read(transcript: &str, exit: &Exit<'_>) -> (Vec<Said>, Verdict) {

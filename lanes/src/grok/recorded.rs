@@ -4,7 +4,14 @@
 use crate::{Exit, LaneUsage, Reason, Said, Verdict};
 
 fn exit(code: i32) -> Exit<'static> {
-    Exit { code: Some(code), signal: None, stderr: "", now_ms: 0, over_limit: false }
+    Exit {
+        code: Some(code),
+        signal: None,
+        stderr: "",
+        now_ms: 0,
+        over_limit: false,
+        stdout_bytes: 0,
+    }
 }
 
 fn read(transcript: &str, exit: &Exit<'_>) -> (Vec<Said>, Verdict) {

@@ -8,6 +8,7 @@ use super::super::error::Failure;
 use super::super::exit::Exit;
 use crate::api::CreateTask;
 use crate::model::{LaneName, RepoName};
+use crate::work::lane::{LaneFileError, process_config};
 
 /// Options of `relay task create`.
 #[derive(Debug, Args)]
@@ -88,14 +89,13 @@ fn process_lane<'a>(context: &Context, lane: &'a LaneName) -> Result<Option<&'a 
 /// the person still looks. A site that others work for knows nothing of their lanes.
 fn check_lane(context: &Context, lane: &LaneName, name: &str) -> Result<(), Failure> {
     let path = context.config.lanes_folder().join(format!("{name}.json"));
-    let bytes = std::fs::read(&path).map_err(|error| {
-        let message = format!("there is no lane `{lane}`: {}: {error}", path.display());
-        Failure::new(Exit::NotFound, message)
-            .hint("that file names the lane's program; docs/LANES.md shows how to write one")
-    })?;
-    relay_lanes::process::parse_config(&bytes).map(drop).map_err(|error| {
-        Failure::new(Exit::Usage, format!("the lane `{lane}`: {}: {error}", path.display()))
-            .hint("{\"command\": \"/absolute/program\"} is enough; the rest is in docs/LANES.md")
+    process_config(&path).map(drop).map_err(|error| match error {
+        LaneFileError::Read(_) => {
+            Failure::new(Exit::NotFound, format!("there is no lane `{lane}`: {}", error.at(&path)))
+                .hint("that file names the lane's program; docs/LANES.md shows how to write one")
+        }
+        _ => Failure::new(Exit::Usage, format!("the lane `{lane}`: {}", error.at(&path)))
+            .hint("{\"command\": \"/absolute/program\"} is enough; the rest is in docs/LANES.md"),
     })
 }
 

@@ -1,5 +1,7 @@
 //! `relay task get`: everything about one task.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 
 use super::super::context::Context;
@@ -10,6 +12,7 @@ use super::super::time::{ago, date, span};
 use super::super::words;
 use crate::api::TaskDetail;
 use crate::model::{Effect, Outcome, Run, TaskId, TaskState, Timestamp};
+use crate::work::transcript::file_of;
 
 /// Options of `relay task get`.
 #[derive(Debug, Args)]
@@ -31,16 +34,29 @@ impl Options {
         if self.json {
             context.output.json(&detail)?;
         } else {
-            context.output.text(&show(&detail, context.clock.now(), context.output))?;
+            let transcript = transcript(&detail, &context.config.home);
+            let now = context.clock.now();
+            context.output.text(&show(&detail, transcript.as_deref(), now, context.output))?;
         }
         Ok(Exit::Ok)
     }
 }
 
+/// The transcript of a newest run that did not finish, where this machine has it.
+fn transcript(detail: &TaskDetail, home: &Path) -> Option<PathBuf> {
+    let run = detail.runs.first()?;
+    let ended_badly = run.finished_at.is_some() && run.outcome != Some(Outcome::Finished);
+    Some(file_of(&home.join("runs"), &run.id)).filter(|file| ended_badly && file.exists())
+}
+
 /// The whole page.
-fn show(detail: &TaskDetail, now: Timestamp, output: Output) -> String {
+fn show(detail: &TaskDetail, transcript: Option<&Path>, now: Timestamp, output: Output) -> String {
     let mut page = Page { text: String::new(), output };
     head(&mut page, detail, now);
+    if let Some(file) = transcript {
+        let replay = format!("{} (`relay lane replay` reads it)", file.display());
+        page.field("recorded", &one_line(&replay));
+    }
     if !detail.runs.is_empty() {
         page.section("runs");
         page.text.push_str(&runs(&detail.runs, now, output));

@@ -155,6 +155,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         lanes,
         copies,
         kept: home.join("kept"),
+        runs: home.join("runs"),
         outbox,
         accounts: Arc::clone(&context.accounts),
         forge_api: context.config.github_api.clone(),

@@ -9,6 +9,7 @@ mod effects;
 mod halt;
 mod keep;
 mod publish;
+mod record;
 mod report;
 mod run;
 
@@ -62,6 +63,8 @@ pub struct Context {
     pub copies: Copies,
     /// Where work is kept that could not be pushed.
     pub kept: PathBuf,
+    /// Where the transcripts of runs stand.
+    pub runs: PathBuf,
     /// Where results are kept until the site has them.
     pub outbox: Outbox,
     /// This machine's logins, for pull requests and for git.
@@ -264,19 +267,5 @@ impl Job {
 
     fn is_local(&self) -> bool {
         self.claim.project.forge == ForgeKind::Local
-    }
-}
-
-/// A lane's words as lines of the run's log.
-mod run_words {
-    use relay_lanes::Said;
-
-    /// One entry of the log.
-    pub(super) fn said(said: &Said) -> String {
-        match said {
-            Said::Text(text) => text.clone(),
-            Said::Tool { name, detail } => format!("→ {name} {detail}"),
-            Said::Note(note) => format!("! {note}"),
-        }
     }
 }

@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use relay_lanes::{Reason, Verdict};
-
 use super::effects::{Committed, Done};
 use super::publish::push_words;
 use super::{Job, Report, Stop};
@@ -17,14 +15,14 @@ use crate::model::run::UsageText;
 use crate::model::{
     DiskProblem, Effect, Epoch, MAX_MINUTES, Passage, PushProblem, RepoProblem, StopReason, Usage,
 };
-use crate::process::{EndedBy, ProcessError, Redactor, is_shortage, run_lane};
+use crate::process::{EndedBy, ProcessError, is_shortage, run_lane};
 use crate::work::copies::CopyDir;
 use crate::work::egress;
 use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
 use crate::work::observer::Step;
 use crate::work::prompt;
 use crate::work::room::{LOOK_AGAIN, Room};
-use crate::work::verdict::{LaneResult, judge};
+use crate::work::verdict::{self, LaneResult, conclude};
 
 /// How long a finished run waits for room to commit its work.
 const DISK_PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -369,9 +367,11 @@ impl Job {
             prepared.into_run(&self.shared.supervisor);
         let redactor = run.redactor.clone();
         let (stop, mut patience) = (self.signal.token().child_token(), Patience::default());
+        let mut transcript = self.transcript(redactor.clone()).await;
         let mut on_line = |line: &[u8]| {
+            transcript.line(line);
             for said in reader.line(line) {
-                let text = redactor.text(&super::run_words::said(&said));
+                let text = redactor.text(&verdict::said(&said));
                 self.log.line(&text);
             }
             if patience.is_over(reader.waits_for_vendor(), self.shared.clock.uptime()) {
@@ -399,7 +399,7 @@ impl Job {
         // What a lane left in it takes its time to remove.
         let _its_end = tokio::task::spawn_blocking(move || drop(login)).await;
         // A run that was called off keeps that reason, however it came to its end.
-        let mut end = end.map_err(|error| {
+        let end = end.map_err(|error| {
             let own = match &error {
                 ProcessError::Start { source, .. } if is_shortage(source) => {
                     StopReason::RepoUnusable { why: RepoProblem::Machine }
@@ -409,28 +409,14 @@ impl Job {
             let reason = self.signal.reason().unwrap_or(own);
             Stop::new(reason, error.to_string())
         })?;
-        if end.ended_by == EndedBy::Asked && self.signal.reason().is_none() {
-            // Its last words say what it waited for.
-            end.ended_by = EndedBy::Itself;
-        }
-        let stderr = String::from_utf8_lossy(&end.stderr).into_owned();
         let unopened = traffic.is_some_and(|traffic| !traffic.opened);
         if unopened && end.ended_by == EndedBy::Itself && end.code != Some(0) {
-            return Ok(Ran::NoBox(redactor.text(start_of(stderr.trim()).as_str())));
+            let said = String::from_utf8_lossy(&end.stderr).into_owned();
+            return Ok(Ran::NoBox(redactor.text(start_of(said.trim()).as_str())));
         }
-        let waited = reader.waits_for_vendor();
-        let mut verdict = reader.end(&relay_lanes::Exit {
-            code: end.code,
-            signal: end.signal,
-            stderr: &stderr,
-            now_ms: self.shared.clock.now().0,
-            over_limit: end.ended_by == EndedBy::OutputLimit,
-        });
-        if end.ended_by == EndedBy::Stalled && waited {
-            verdict.reason = Reason::VendorUnreachable;
-        }
-        redact(&mut verdict, &redactor);
-        let mut result = judge(&end, verdict, &self.signal, self.shared.clock.now());
+        let now = self.shared.clock.now();
+        let mut result = conclude(reader, end.clone(), &self.signal, now, &redactor);
+        self.keep_transcript(transcript, &end, now, &result);
         let lane = &self.claim.task.lane;
         if let Some(traffic) = traffic.filter(|_| lane.process_name().is_none())
             && egress::mind(&self.shared.lanes.relay_home, lane, traffic, result.stop.as_ref())
@@ -468,15 +454,6 @@ fn time_limit(flag: Option<Duration>, preferred: Option<u32>) -> Duration {
     let minutes = preferred.map(|minutes| minutes.clamp(1, MAX_MINUTES));
     let preferred = minutes.map(|minutes| Duration::from_secs(60 * u64::from(minutes)));
     flag.or(preferred).unwrap_or(MAX_RUN)
-}
-
-/// What was read out of a lane's JSON is looked at once more: it may have been written with
-/// escapes that the line did not show.
-fn redact(verdict: &mut Verdict, redactor: &Redactor) {
-    let Verdict { summary, error, hint, note, usage, .. } = verdict;
-    for text in [summary, error, hint, note, &mut usage.model].into_iter().flatten() {
-        *text = redactor.text(text);
-    }
 }
 
 fn lane_note(result: &LaneResult) -> String {

@@ -21,12 +21,16 @@ use super::boxing::Boxing;
 use super::copies::COPY_MARK;
 use super::egress::{Door, Egress};
 use super::login::Login;
+use super::probe::Versions;
 use super::walls::{self, View};
 
-pub use self::process::{process_config, process_lanes};
+pub(super) use self::process::no_folder_text;
+pub use self::process::{LaneFileError, Place, process_config, process_lanes};
 pub use self::vendor::Installed;
 use super::job::Stop;
-use crate::model::{Epoch, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId};
+use crate::model::{
+    Epoch, LaneName, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId,
+};
 use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
 
 /// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
@@ -62,6 +66,8 @@ pub struct Lanes {
     pub secrets: Vec<Secret>,
     /// The way out of the box.
     pub egress: Egress,
+    /// The versions of the vendors' programs, as they were last asked.
+    pub versions: Versions,
 }
 
 impl fmt::Debug for Lanes {
@@ -94,6 +100,17 @@ pub struct TaskBrief<'a> {
     pub preferences: &'a RunPreferences,
     /// The login of the task's forge, which the lane does not get and must not show.
     pub token: Option<&'a Secret>,
+}
+
+impl<'a> From<&TaskBrief<'a>> for Place<'a> {
+    fn from(brief: &TaskBrief<'a>) -> Self {
+        Self {
+            lane: &brief.task.lane,
+            folder: brief.workdir,
+            time: brief.max_run,
+            token: brief.token,
+        }
+    }
 }
 
 /// A lane's program, ready to run.
@@ -168,16 +185,31 @@ impl Lanes {
         }
     }
 
+    /// The vendor's program of a lane, as this machine has it.
+    #[must_use]
+    pub fn installed(&self, lane: &LaneName) -> Option<&Installed> {
+        self.vendors.iter().find(|installed| installed.vendor.lane == lane.as_str())
+    }
+
     /// Takes what must never be seen out of a text; `token` is that of the job's forge.
     #[must_use]
     pub fn redactor(&self, token: Option<&Secret>) -> Redactor {
         Redactor::new(self.secrets.iter().chain(token).cloned())
     }
 
-    /// Puts the box around what a lane described.
     fn prepared(
         &self,
         brief: &TaskBrief<'_>,
+        around: Around<'_>,
+        lane: Described<'_>,
+    ) -> Result<Prepared, Stop> {
+        self.boxed(&brief.into(), around, lane)
+    }
+
+    /// Puts the box around what a lane described.
+    fn boxed(
+        &self,
+        place: &Place<'_>,
         around: Around<'_>,
         lane: Described<'_>,
     ) -> Result<Prepared, Stop> {
@@ -187,8 +219,8 @@ impl Lanes {
         })?;
         let (path, args, cwd, door) = match around {
             Around::Walls(wall) if wall.has_walls() => {
-                let door = self.door(brief)?;
-                let (path, args) = self.walled(brief, wall, &lane, door.as_ref())?;
+                let door = self.door(place)?;
+                let (path, args) = self.walled(place, wall, &lane, door.as_ref())?;
                 // The box changes to the program's own folder, which may be hidden from what
                 // makes it.
                 (path, args, PathBuf::from("/"), door)
@@ -199,7 +231,7 @@ impl Lanes {
             }
         };
         let Described { invocation, mut env, reader, login, .. } = lane;
-        env.push((COPY_MARK.into(), brief.workdir.into()));
+        env.push((COPY_MARK.into(), place.folder.into()));
         if matches!(around, Around::Walls(wall) if wall.has_walls()) {
             env.retain(|(name, _)| name != "TMPDIR");
             env.push(("TMPDIR".into(), temporary(login.as_ref()).into()));
@@ -212,7 +244,7 @@ impl Lanes {
         Ok(Prepared {
             program: Program { path, args, env, cwd, stdin: invocation.stdin },
             limits: LaneLimits {
-                time: brief.max_run,
+                time: place.time,
                 stall: invocation.streams_events.then_some(STALL),
                 stdout_total: invocation.stdout_total,
                 stdout_line: invocation.stdout_line,
@@ -222,7 +254,7 @@ impl Lanes {
             redactor: Redactor::new(
                 self.secrets
                     .iter()
-                    .chain(brief.token)
+                    .chain(place.token)
                     .cloned()
                     .chain(login.iter().flat_map(Login::secrets)),
             ),
@@ -233,12 +265,12 @@ impl Lanes {
     }
 
     /// The run's way out, unless it has this machine's network.
-    fn door(&self, brief: &TaskBrief<'_>) -> Result<Option<Door>, Stop> {
-        let lane = &brief.task.lane;
+    fn door(&self, place: &Place<'_>) -> Result<Option<Door>, Stop> {
+        let lane = place.lane;
         if self.egress.shared && lane.process_name().is_some() {
             return Ok(None);
         }
-        let mut folder = brief.workdir.as_os_str().to_owned();
+        let mut folder = place.folder.as_os_str().to_owned();
         // Removed with the copy, as all that is named after it.
         folder.push(".door");
         let allowed = AllowList::of_lane(lane.as_str(), &self.extra_domains);
@@ -251,18 +283,18 @@ impl Lanes {
     /// The command line behind walls.
     fn walled(
         &self,
-        brief: &TaskBrief<'_>,
+        place: &Place<'_>,
         wall: &Confinement,
         lane: &Described<'_>,
         door: Option<&Door>,
     ) -> Result<(PathBuf, Vec<OsString>), Stop> {
-        let stores = self.stores_of_run(brief.workdir).map_err(|error| {
+        let stores = self.stores_of_run(place.folder).map_err(|error| {
             let why = RepoProblem::Disk;
             Stop::new(StopReason::RepoUnusable { why }, format!("the run's stores: {error}"))
         })?;
         let stands_in = lane.login.iter().filter_map(|login| login.stands_in().cloned());
         let replaced: Vec<_> = stores.into_iter().chain(stands_in).collect();
-        let mut own = vec![brief.workdir.to_owned()];
+        let mut own = vec![place.folder.to_owned()];
         own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
         let mut programs = vec![lane.program];
         programs.extend(lane.parts.iter().map(PathBuf::as_path));
@@ -300,6 +332,21 @@ impl Lanes {
                 Ok((store.clone(), own))
             })
             .collect()
+    }
+}
+
+/// What reads the output of a lane's program: of one that was asked for `model`, or, of a process
+/// lane's, for the job `key`. `None` for a lane that this relay does not have.
+#[must_use]
+pub fn reader_of(lane: &LaneName, model: Option<&str>, key: &str) -> Option<Box<dyn Reader>> {
+    if lane.process_name().is_some() {
+        return Some(relay_lanes::process::reader(key));
+    }
+    match lane.as_str() {
+        name if name == relay_lanes::claude::VENDOR.lane => Some(relay_lanes::claude::reader()),
+        name if name == relay_lanes::codex::VENDOR.lane => Some(relay_lanes::codex::reader(model)),
+        name if name == relay_lanes::grok::VENDOR.lane => Some(relay_lanes::grok::reader()),
+        _ => None,
     }
 }
 

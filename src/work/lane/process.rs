@@ -1,13 +1,33 @@
 //! The process lanes: programs of the operator's own, configured by one file each.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use relay_lanes::process::{Config, TaskDetails, TaskRequest, invocation, parse_config, reader};
+use relay_lanes::Reader;
+use relay_lanes::process::{
+    CONFIG_BYTES, Config, ConfigError, Request, TaskDetails, invocation, parse_config, reader,
+};
 use relay_sandbox::{EnvRequest, clean_env};
+use rustix::fs::{Mode, OFlags};
 
 use super::{Around, Described, Lanes, Prepared, TaskBrief};
-use crate::model::{LaneName, StopReason};
+use crate::model::{LaneName, Secret, StopReason};
 use crate::work::job::Stop;
+
+/// One job for a program of the operator's, whoever has it.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The lane.
+    pub lane: &'a LaneName,
+    /// The folder of the job, which is writable.
+    pub folder: &'a Path,
+    /// The time limit.
+    pub time: Duration,
+    /// A login that the program does not get and must not show.
+    pub token: Option<&'a Secret>,
+}
 
 impl Lanes {
     pub(super) fn prepare_process(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
@@ -15,26 +35,48 @@ impl Lanes {
         let name = lane.process_name().unwrap_or_default();
         let path = self.process_dir.join(format!("{name}.json"));
         let config = process_config(&path).map_err(|error| {
-            Stop::new(StopReason::ProtocolViolation, error)
+            Stop::new(StopReason::ProtocolViolation, error.at(&path))
                 .hint("`relay lane ls` shows every lane's configuration")
         })?;
         let job_key = brief.task.id.to_string();
         let repo = brief.task.id.repo.to_string();
-        let request = TaskRequest {
+        let task = TaskDetails {
+            id: &job_key,
+            repo: &repo,
+            issue: brief.task.id.number,
+            title: &brief.task.title,
+            prompt: brief.prompt,
+            branch: brief.branch,
+            workdir: &brief.workdir.to_string_lossy(),
+        };
+        let request = Request {
             job_key: &job_key,
             runtime_id: brief.worker.as_str(),
             attempt: u64::try_from(brief.epoch.0).unwrap_or(0),
-            task: TaskDetails {
-                id: &job_key,
-                repo: &repo,
-                issue: brief.task.id.number,
-                title: &brief.task.title,
-                prompt: brief.prompt,
-                branch: brief.branch,
-                workdir: &brief.workdir.to_string_lossy(),
-            },
+            payload: &task,
         };
-        let env = clean_env(&self.parent_env, &EnvRequest::Process { names: &config.env });
+        self.prepare_program(&brief.into(), &config, &request, reader(&job_key))
+    }
+
+    /// Prepares a program of the operator's for one job: what the job is about is in `request`,
+    /// and `reader` takes the answer.
+    ///
+    /// # Errors
+    /// When this machine cannot run it, with the reason and a hint.
+    pub fn prepare_program(
+        &self,
+        place: &Place<'_>,
+        config: &Config,
+        request: &Request<'_>,
+        reader: Box<dyn Reader>,
+    ) -> Result<Prepared, Stop> {
+        let cwd = config.cwd.as_deref().unwrap_or(place.folder);
+        if !cwd.is_dir() {
+            let stop = Stop::new(StopReason::VendorError, no_folder_text(cwd));
+            return Err(stop.hint("`relay lane ls`"));
+        }
+        let invocation = invocation(config, request)
+            .map_err(|error| Stop::new(StopReason::ProtocolViolation, error.to_string()))?;
         let lane = Described {
             program: &config.command,
             parts: config
@@ -44,23 +86,61 @@ impl Lanes {
                 .filter(|path| path.is_absolute())
                 .collect(),
             given: &self.given,
-            invocation: invocation(&config, &request),
-            env,
-            cwd: config.cwd.as_deref().unwrap_or(brief.workdir),
-            reader: reader(&job_key),
+            invocation,
+            env: clean_env(&self.parent_env, &EnvRequest::Process { names: &config.env }),
+            cwd,
+            reader,
             login: None,
         };
-        self.prepared(brief, Around::Walls(&self.boxing.confinement), lane)
+        self.boxed(place, Around::Walls(&self.boxing.confinement), lane)
+    }
+}
+
+/// Why a process lane's file is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneFileError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// It can be read once, or never ends: a pipe, a device, a folder.
+    #[error("is not a file")]
+    NoFile,
+    /// What it says is refused.
+    #[error(transparent)]
+    Refused(#[from] ConfigError),
+}
+
+impl LaneFileError {
+    /// As a sentence that names the file.
+    #[must_use]
+    pub fn at(&self, path: &Path) -> String {
+        format!("{}: {self}", path.display())
     }
 }
 
 /// Reads one lane's configuration.
 ///
 /// # Errors
-/// What is wrong with it, naming the file.
-pub fn process_config(path: &Path) -> Result<Config, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse_config(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+/// What is wrong with it.
+pub fn process_config(path: &Path) -> Result<Config, LaneFileError> {
+    // Nobody may be at the other end of a pipe.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file: File = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?.into();
+    if !file.metadata()?.is_file() {
+        return Err(LaneFileError::NoFile);
+    }
+    let mut bytes = Vec::new();
+    file.take(CONFIG_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(parse_config(&bytes, never_given)?)
+}
+
+/// A folder to start in that is not there, in words.
+pub fn no_folder_text(cwd: &Path) -> String {
+    format!("`cwd` is no folder on this machine: {}", cwd.display())
+}
+
+fn never_given(name: &str) -> Option<&'static str> {
+    relay_sandbox::refused(name).map(relay_sandbox::Refused::why)
 }
 
 /// The lanes configured under `dir` with their files, by name. A file whose name is no lane's is

@@ -189,6 +189,7 @@ impl Machine {
             stderr: &String::from_utf8_lossy(&out.stderr),
             now_ms: 0,
             over_limit: out.stdout.len() as u64 > call.stdout_total,
+            stdout_bytes: out.stdout.len() as u64,
         };
         Run { said, verdict: reader.end(&exit), stderr: exit.stderr.to_owned() }
     }
