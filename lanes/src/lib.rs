@@ -9,11 +9,14 @@ use std::path::Path;
 
 pub mod claude;
 pub mod codex;
+pub mod fx;
 pub mod grok;
+mod known;
 pub mod process;
 mod text;
 mod vendor;
 
+pub use known::{Known, Span, Weight};
 pub use vendor::{Beside, Home, Vendor};
 
 /// The vendors' programs, in the order in which they are shown.

@@ -1,7 +1,8 @@
 //! What is different of one vendor's program and the next before a run begins: its name, how its
 //! login is asked for, and where that login is a file.
 
-use crate::Login;
+use crate::known;
+use crate::{Known, Login};
 
 /// A vendor's program.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +13,10 @@ pub struct Vendor {
     pub version_args: &'static [&'static str],
     /// Reads what it printed for its version.
     pub version: fn(&str) -> Option<String>,
+    /// The version that all of this was measured with.
+    pub measured: &'static str,
+    /// What is known of its versions.
+    pub known: &'static [Known],
     /// Arguments that make it tell its login, without asking the vendor.
     pub login_args: &'static [&'static str],
     /// Reads the answer: exit code, standard output, standard error.
@@ -73,6 +78,12 @@ pub struct Beside {
 }
 
 impl Vendor {
+    /// What is known of one version.
+    pub fn known_of(&self, version: &str) -> impl Iterator<Item = &'static Known> {
+        let number = known::number(version);
+        self.known.iter().filter(move |known| number.is_some_and(|n| known.of.holds(n)))
+    }
+
     /// The command that tells the login, for a person.
     #[must_use]
     pub fn asks_login(&self) -> String {

@@ -16,6 +16,7 @@ use super::exit::Exit;
 use super::machine;
 use super::output::Tone;
 use super::table::{Cell, Table};
+use crate::process::{WORKS_FOR, kill_marked, own_mark};
 use crate::work::probe::{LaneStatus, probe};
 
 /// Options of `relay lane`.
@@ -80,23 +81,28 @@ impl Options {
 
 async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
     let lanes = probe(&machine::lanes(context, true, Vec::new()).await).await;
+    if let Some(mark) = own_mark() {
+        // What a program left running that was asked.
+        kill_marked(WORKS_FOR, &mark);
+    }
     if json {
         context.output.json(&Lanes { lanes })?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(["LANE", "SERVED", "VERSION", "MODEL", "SEEN"]);
+    let mut table = Table::new(["LANE", "STATE", "VERSION", "MODEL", "LOGIN"]);
     for lane in &lanes {
-        let (tone, word) = if lane.served { (Tone::Good, "yes") } else { (Tone::Warn, "no") };
+        let tone = if lane.served { Tone::Good } else { Tone::Warn };
         table.row([
             lane.lane.as_str().into(),
-            Cell::toned(tone, word),
+            Cell::toned(tone, lane.state.words()),
             lane.version.as_deref().unwrap_or_default().into(),
             lane.model.as_deref().unwrap_or_default().into(),
             (&lane.detail).into(),
         ]);
-        if let Some(hint) = &lane.hint {
-            let hint = Cell::toned(Tone::Faint, format!("→ {hint}"));
-            table.row(["".into(), "".into(), "".into(), "".into(), hint]);
+        let hint = lane.hint.iter().map(|hint| format!("→ {hint}"));
+        for line in lane.remarks.iter().cloned().chain(hint) {
+            let line = Cell::toned(Tone::Faint, line);
+            table.row(["".into(), "".into(), "".into(), "".into(), line]);
         }
     }
     context.output.text(&table.show(context.output))?;

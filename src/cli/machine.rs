@@ -22,11 +22,22 @@ use crate::work::probe::Versions;
 
 /// The lanes of this machine, with its box tried. `sandbox` is false with `--no-sandbox`.
 pub async fn lanes(context: &Context, sandbox: bool, secrets: Vec<Secret>) -> Lanes {
+    lanes_with(context, boxing(context).await, sandbox, secrets)
+}
+
+/// The same with what was found out of its box.
+pub(super) fn lanes_with(
+    context: &Context,
+    boxing: Boxing,
+    sandbox: bool,
+    secrets: Vec<Secret>,
+) -> Lanes {
     let config = &context.config;
     Lanes {
         vendors: VENDORS.iter().map(|vendor| installed(config, vendor)).collect(),
+        fx: config.program(relay_lanes::fx::PROGRAM),
         process_dir: config.lanes_folder(),
-        boxing: boxing(context).await,
+        boxing,
         sandbox,
         parent_env: config.environment.clone(),
         pass_env: config.lane_env.clone(),

@@ -120,7 +120,8 @@ fn run(command: Command) -> anyhow::Result<Exit> {
         .thread_stack_size(8 << 20)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let looks = matches!(command, Command::Doctor(_));
+    let ended = runtime.block_on(async {
         match command {
             Command::Link(options) => options.run(&context).await,
             Command::Task(options) => options.run(&context).await,
@@ -138,7 +139,12 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Prefer(options) => options.run(&context).await,
             Command::Completions(options) => options.run(),
         }
-    })
+    });
+    if looks {
+        // A disk or a name server that does not answer is told by then, and not waited for.
+        runtime.shutdown_background();
+    }
+    ended
 }
 
 #[cfg(test)]

@@ -42,6 +42,15 @@ pub struct Boxing {
     pub claude: Option<Confinement>,
 }
 
+impl Boxing {
+    /// What stands before anything was tried: nothing.
+    #[must_use]
+    pub const fn untried() -> Self {
+        let confinement = Confinement::Bare { setpriv: None };
+        Self { outer: Tried::Missing, nested: Tried::Missing, confinement, claude: None }
+    }
+}
+
 /// Tries the box in `folder` with the programs in `tools`, in an environment of nothing but
 /// `path`.
 pub async fn try_box(tools: &Tools, root: bool, path: &OsString, folder: &Path) -> Boxing {

@@ -62,6 +62,16 @@ impl Logins {
         Self { root, vendor, persons, beside }
     }
 
+    /// Whether there is a login of the person's that a run would get.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
+        let home = &self.vendor.home;
+        let Some(file) = read(CWD, &self.persons.join(home.file), MOST) else { return false };
+        let login = if home.each { Value::Object(file) } else { only(file, home.fields) };
+        let logins = each(home, &login).into_iter().filter_map(|at| login.pointer(&at));
+        logins.flat_map(|one| home.tokens.iter().map(|at| one.pointer(at))).any(|one| one.is_some())
+    }
+
     /// Makes the home of the run whose copy is called `name`.
     ///
     /// # Errors

@@ -87,7 +87,7 @@ impl Machine {
     }
 
     fn doctor(&self) -> serde_json::Value {
-        let mut command = self.command(&["doctor", "--json"]);
+        let mut command = self.command(&["doctor", "--json", "--patience", "60"]);
         let output = command.env("PATH", self.home().join("bin")).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -551,18 +551,18 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     assert_snapshot!(machine.run(&["lane", "ls"]), @"
     exit 0
     --- stdout
-    LANE          SERVED  VERSION  MODEL  SEEN
-    claude        no               opus   the program `claude` is not on PATH
-                                          → npm install -g @anthropic-ai/claude-code
-    codex         no                      the program `codex` is not on PATH
-                                          → npm install -g @openai/codex
-    grok          no                      the program `grok` is not on PATH
-                                          → npm install -g @xai-official/grok
-    process:edit  yes                     $HOME/.harness/lanes/edit.json
-    process:gone  no                      no program at /nowhere/lane
-                                          → chmod +x it, or mend $HOME/.harness/lanes/gone.json
-    process:torn  no                      $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
-                                          → mend $HOME/.harness/lanes/torn.json
+    LANE          STATE          VERSION  MODEL  LOGIN
+    claude        not installed           opus   the program `claude` is not on PATH
+                                                 → npm install -g @anthropic-ai/claude-code
+    codex         not installed                  the program `codex` is not on PATH
+                                                 → npm install -g @openai/codex
+    grok          not installed                  the program `grok` is not on PATH
+                                                 → npm install -g @xai-official/grok
+    process:edit  served                         $HOME/.harness/lanes/edit.json
+    process:gone  misconfigured                  no program at /nowhere/lane
+                                                 → chmod +x it, or mend $HOME/.harness/lanes/gone.json
+    process:torn  misconfigured                  $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
+                                                 → mend $HOME/.harness/lanes/torn.json
     ");
     let settings: serde_json::Value = machine.json(&["lane", "settings"]);
     assert_eq!(settings["sandbox"]["failIfUnavailable"], true, "{settings}");

@@ -30,7 +30,10 @@ try SAW-A-KEY sh -c 'env | grep -q dummy-key'
 try SAW-ITS-HOME sh -c 'env | grep -q CODEX_HOME='
 try SAW-ANOTHER-ENVIRONMENT sh -c 'cat /proc/[0-9]*/environ | tr "\0" "\n" | grep -q ^CODEX_HOME='
 try has-a-program git status --short
-try REACHED-THE-MODEL bash -c 'echo >/dev/tcp/127.0.0.1/$MODEL_PORT'
+try PASSED-THE-PROXY-BY bash -c 'echo >/dev/tcp/127.0.0.1/$MODEL_PORT'
+try reached-what-is-listed curl -sS -m 20 -o page http://127.0.0.1:$MODEL_PORT/
+curl -sS -m 20 http://127.0.0.1:9/ | grep -q 'relay refuses' && echo refused-what-is-not
+rm -f page
 (setsid sh -c 'sleep 600 $MARK' &)
 (sh -c 'sleep 600 $MARK' &)
 echo "zone $(date +%z)"
@@ -126,6 +129,8 @@ fn from_task_to_pull_request(named: Option<&str>) {
             "?? made-by-a-command",
             "?? noise",
             "has-a-program",
+            "reached-what-is-listed",
+            "refused-what-is-not",
             "zone +0000"
         ],
         "{log}\n{}",
@@ -184,7 +189,8 @@ fn full_where_its_sandbox_does_not_nest_the_walls_keep_it() {
     house.program("bwrap", &no_nesting);
     let mark = Marked::new();
     commit_probe(&house, &mark, &model);
-    let report = house.relay(&["doctor", "--json"]).out.parse::<Value>().unwrap();
+    let report =
+        house.relay(&["doctor", "--json", "--patience", "60"]).out.parse::<Value>().unwrap();
     let checks = report["checks"].as_array().unwrap();
     let check = checks.iter().find(|check| check["name"] == "codex's sandbox").unwrap();
     assert_eq!(check["state"], "warn", "{check:#}");

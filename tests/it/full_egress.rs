@@ -305,7 +305,7 @@ fn full_a_vendors_program_that_passes_the_proxy_by_is_told() {
         let (detail, log) = machine.run("claude");
         assert_ne!(detail["task"]["state"], "review", "{detail:#}\n{log}");
         let status = machine.house.relay(&["work", "status"]).ok();
-        let doctor = machine.house.relay(&["doctor"]).out;
+        let doctor = machine.house.relay(&["doctor", "--patience", "60"]).out;
         [log, status, doctor].map(|text| text.contains("never asked relay's proxy"))
     };
     let direct = format!("curl -sS --noproxy '*' http://127.0.0.1:{}/", machine.servers[0].port);
@@ -316,7 +316,8 @@ fn full_a_vendors_program_that_passes_the_proxy_by_is_told() {
 fn full_doctor_knocks_at_the_door() {
     let Some(mut machine) = Machine::new() else { return };
     let check = |house: &House| {
-        let report = house.relay(&["doctor", "--json"]).out.parse::<Value>().unwrap();
+        let report =
+            house.relay(&["doctor", "--json", "--patience", "60"]).out.parse::<Value>().unwrap();
         let checks = report["checks"].as_array().unwrap().clone();
         checks.into_iter().find(|check| check["name"] == "network").unwrap()
     };

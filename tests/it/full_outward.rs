@@ -47,7 +47,7 @@ fn full_a_machine_behind_a_proxy_becomes_a_worker_and_does_a_task() {
     let setup = desk.relay(&["setup", "--site", SITE, "--invite", &code, "--name", "desk"]);
     let mut told = said(&setup);
     assert_eq!(setup.ok(), format!("this machine is worker desk of {SITE}"));
-    let doctor = desk.relay(&["doctor", "--json"]);
+    let doctor = desk.relay(&["doctor", "--json", "--patience", "60"]);
     assert!(doctor.out.contains(&format!("{SITE} answers: worker desk")), "{}", doctor.out);
     assert_eq!(desk.relay(&["link", served.house.repo.to_str().unwrap()]).ok(), slug);
     let worked = desk.relay(&["work", "--once", "--lanes", LANE]);

@@ -282,7 +282,12 @@ fn full_doctor_tries_the_walls_and_claude_is_not_run_without_a_box() {
     let Some(machine) = Machine::new() else { return };
     machine.in_claudes_place("touch made");
     let check = || {
-        let report = machine.house.relay(&["doctor", "--json"]).out.parse::<Value>().unwrap();
+        let report = machine
+            .house
+            .relay(&["doctor", "--json", "--patience", "60"])
+            .out
+            .parse::<Value>()
+            .unwrap();
         let checks = report["checks"].as_array().unwrap().clone();
         checks.into_iter().find(|check| check["name"] == "walls").unwrap()
     };

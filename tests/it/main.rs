@@ -13,6 +13,7 @@ mod corpus;
 mod crash;
 mod databases;
 mod delivery;
+mod doctor;
 mod drain;
 mod egress;
 mod false_site;

@@ -110,7 +110,7 @@ fn doctor_lists_the_linked_repositories_and_a_moved_one_says_what_to_do() {
     house.process_lane("edit", "echo change >> README.md", "{}");
     let slug = house.link();
     let check = || {
-        let said = house.relay(&["doctor", "--json"]).out;
+        let said = house.relay(&["doctor", "--json", "--patience", "60"]).out;
         let report: Value = serde_json::from_str(&said).unwrap();
         let all = report["checks"].as_array().unwrap().clone();
         all.into_iter().find(|check| check["name"] == slug.as_str()).expect("a line")

@@ -43,7 +43,7 @@ fn an_invite_sets_a_machine_up() {
         assert_eq!(mode & 0o7777, 0o600, "{file}");
     }
     assert_eq!(desk.json(&["task", "ls", "--json"])["tasks"], serde_json::json!([]));
-    let doctor = desk.relay(&["doctor", "--json"]);
+    let doctor = desk.relay(&["doctor", "--json", "--patience", "60"]);
     let report: Value = serde_json::from_str(&doctor.out).unwrap();
     let checks = report["checks"].as_array().unwrap();
     let seen = &checks.iter().find(|check| check["name"] == "site").unwrap()["seen"];

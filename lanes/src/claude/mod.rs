@@ -18,7 +18,7 @@ mod usage;
 pub use argv::{ALLOWED_TOOLS, REFUSED_TOOLS, TOOLS, invocation};
 pub use login::{login, version};
 
-use crate::{Beside, Home, Reader, Vendor};
+use crate::{Beside, Home, Reader, Vendor, known};
 
 /// The model used where the operator names none.
 pub const DEFAULT_MODEL: &str = "opus";
@@ -28,6 +28,8 @@ pub const VENDOR: Vendor = Vendor {
     lane: "claude",
     version_args: &["--version"],
     version,
+    measured: "2.1.332",
+    known: known::CLAUDE,
     login_args: &["auth", "status", "--json"],
     login,
     install: "npm install -g @anthropic-ai/claude-code",

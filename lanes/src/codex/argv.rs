@@ -64,6 +64,9 @@ pub enum Sandbox<'a> {
         login: &'a Path,
         /// Folders that they write besides.
         writable: &'a [PathBuf],
+        /// Whether they have the network that the program has: only where that leads to relay's
+        /// proxy alone.
+        network: bool,
     },
     /// None: only for a run whose walls keep it from all that its own sandbox would.
     Walls,
@@ -89,9 +92,9 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
     }
     flags(&["-c", &environment(brief.zone)]);
     match brief.sandbox {
-        Sandbox::Own { login, writable } => {
+        Sandbox::Own { login, writable, network } => {
             flags(&["-c", "default_permissions=\"relay\""]);
-            flags(&["-c", &permissions(login, writable)]);
+            flags(&["-c", &permissions(login, writable, network)]);
         }
         Sandbox::Walls => flags(&["--sandbox", "danger-full-access"]),
     }
@@ -112,12 +115,14 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
     }
 }
 
-/// What its usual sandbox allows, less the login. A profile and the older `--sandbox` exclude each
+/// What its usual sandbox allows, less the login, and with the network where it is given. A profile and the older `--sandbox` exclude each
 /// other; a version that knows no profiles runs read-only.
-fn permissions(login: &Path, writable: &[PathBuf]) -> String {
+fn permissions(login: &Path, writable: &[PathBuf], network: bool) -> String {
     let mut rules = vec![format!("{}=\"deny\"", quoted(login))];
     rules.extend(writable.iter().map(|folder| format!("{}=\"write\"", quoted(folder))));
-    format!("permissions.relay={{extends=\":workspace\",filesystem={{{}}}}}", rules.join(","))
+    let network = if network { ",network={enabled=true}" } else { "" };
+    let rules = rules.join(",");
+    format!("permissions.relay={{extends=\":workspace\",filesystem={{{rules}}}{network}}}")
 }
 
 /// The environment of commands. The zone is the person's again (see [`super::ENV`]).
@@ -161,7 +166,11 @@ mod tests {
             prompt: "Fix it.",
             workdir: Path::new("/w"),
             model: None,
-            sandbox: Sandbox::Own { login: Path::new("/h/auth.json"), writable: &[] },
+            sandbox: Sandbox::Own {
+                login: Path::new("/h/auth.json"),
+                writable: &[],
+                network: false,
+            },
             base_url: None,
             zone: None,
         };
@@ -202,7 +211,8 @@ mod tests {
     #[test]
     fn what_a_run_may_have_besides() {
         let folders = [PathBuf::from("/home/a\"b/.npm")];
-        let own = Sandbox::Own { login: Path::new("/h/auth.json"), writable: &folders };
+        let own =
+            Sandbox::Own { login: Path::new("/h/auth.json"), writable: &folders, network: true };
         let args = args(|brief| {
             brief.model = Some("gpt-9");
             brief.sandbox = own;
@@ -211,7 +221,8 @@ mod tests {
         });
         let line = args.join(" ");
         assert!(line.contains("--model gpt-9"), "{line}");
-        assert!(line.contains(r#""/home/a\"b/.npm"="write"}"#), "{line}");
+        let rule = r#""/home/a\"b/.npm"="write"},network={enabled=true}}"#;
+        assert!(line.contains(rule), "{line}");
         assert!(line.contains(r#"base_url="http://gate.example/v1""#), "{line}");
         assert!(line.contains(r#"set={TZ="Europe/Vienna"}"#) && !line.contains(r#","TZ"]"#));
     }

@@ -1,8 +1,8 @@
 //! The lane of Codex: `codex exec`, with the prompt on standard input and its events as JSON lines.
 //!
 //! The person's own settings are not read, so what a run is allowed stands on its command line.
-//! Commands run in Codex's own sandbox: they write the copy and temporary files, reach no network,
-//! and see neither the login's file nor a key of the environment.
+//! Commands run in Codex's own sandbox: they write the copy and temporary files, reach what relay's
+//! proxy leads to and nothing where there is none, and see neither the login's file nor a key of the environment.
 
 mod argv;
 mod login;
@@ -16,13 +16,15 @@ mod when;
 pub use argv::{Brief, Sandbox, invocation};
 pub use login::{login, version};
 
-use crate::{Home, Reader, Vendor};
+use crate::{Home, Reader, Vendor, known};
 
 /// The program.
 pub const VENDOR: Vendor = Vendor {
     lane: "codex",
     version_args: &["--version"],
     version,
+    measured: "0.171.0",
+    known: known::CODEX,
     login_args: &["login", "status"],
     login,
     install: "npm install -g @openai/codex",

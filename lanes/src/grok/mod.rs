@@ -18,13 +18,15 @@ mod usage;
 pub use argv::{ALLOWED_COMMANDS, Brief, LEFT_OUT, REFUSED_COMMANDS, invocation};
 pub use login::{login, version};
 
-use crate::{Home, Reader, Vendor};
+use crate::{Home, Reader, Vendor, known};
 
 /// The program.
 pub const VENDOR: Vendor = Vendor {
     lane: "grok",
     version_args: &["--version"],
     version,
+    measured: "1.0.41",
+    known: known::GROK,
     login_args: &["models"],
     login,
     install: "npm install -g @xai-official/grok",

@@ -1,29 +1,27 @@
 //! The box, really tried: with a program that does nothing, with one that looks for what it must
 //! not reach, and with the sandbox that claude makes for its commands inside it.
 
-use std::path::PathBuf;
+use std::future::Future;
+use std::path::{Path, PathBuf};
 
 use relay_sandbox::Confinement;
 
 use super::super::context::Context;
 use super::super::machine;
 use super::Check;
+use super::cure::{SETTINGS, allow, install};
 use crate::work::boxing::{Boxing, Tried};
 use crate::work::canary::{Hole, holes};
 use crate::work::egress::{NoDoor, PASSED_BY, passed_by, try_door, unusable};
 use crate::work::walls::View;
 
-const INSTALL: &str = "sudo apt install bubblewrap socat";
-/// Where the kernel or a profile forbids namespaces, no package helps.
-const ALLOW: &str = "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
-                     kernel.apparmor_restrict_unprivileged_userns=0";
-
-/// Whether lanes are put in a box, and whether claude's own sandbox can be made inside it.
-pub async fn boxes(context: &Context) -> Vec<Check> {
-    let boxing = machine::boxing(context).await;
-    let (walls, network) = tokio::join!(walls(context, &boxing), network(context, &boxing));
-    let mut checks = vec![outer(&boxing), walls, network];
-    let passed = passed_by(&context.config.home);
+/// Whether lanes are put in a box, and whether claude's and codex's own sandboxes can be made in it.
+pub async fn boxes(context: &Context, boxing: impl Future<Output = Boxing>) -> Vec<Check> {
+    let boxing = &boxing.await;
+    let config = &context.config;
+    let mend = Mend { install: install(config), allow: allow(Path::new(SETTINGS)) };
+    let mut checks = vec![outer(boxing, &mend)];
+    let passed = passed_by(&config.home);
     checks.extend(passed.iter().map(|lane| {
         let name = format!("{lane}'s network");
         Check::warn(
@@ -32,17 +30,25 @@ pub async fn boxes(context: &Context) -> Vec<Check> {
             "another version of its program; docs/LANES.md has those that were tried",
         )
     }));
-    if context.config.program("claude").is_some() {
-        let socat = context.config.program("socat").is_some();
-        checks.push(inner(&boxing, socat));
+    if config.program("claude").is_some() {
+        let socat = config.program("socat").is_some();
+        checks.push(inner(boxing, socat, &mend));
     }
-    if context.config.program("codex").is_some() {
-        checks.push(inner_of_codex(&boxing));
+    if config.program("codex").is_some() {
+        checks.push(inner_of_codex(boxing, &mend));
     }
     checks
 }
 
-fn outer(boxing: &Boxing) -> Check {
+/// What helps where there is no box.
+struct Mend {
+    /// The packages.
+    install: &'static str,
+    /// Where the kernel or a profile forbids namespaces, no package helps.
+    allow: String,
+}
+
+fn outer(boxing: &Boxing, mend: &Mend) -> Check {
     const WEAKER: &str = "what a lane leaves running is killed at its end, but not when relay itself \
                           is killed";
     match (&boxing.outer, &boxing.confinement) {
@@ -50,29 +56,37 @@ fn outer(boxing: &Boxing) -> Check {
             Check::ok("box", "bubblewrap: a process namespace of its own (tried)")
         }
         (Tried::Works, _) => Check::ok("box", "unshare: a process namespace of its own (tried)"),
-        (Tried::Missing, _) => Check::warn("box", format!("none: {WEAKER}"), INSTALL),
-        (Tried::Fails { why }, _) => Check::warn("box", format!("none ({why}): {WEAKER}"), ALLOW),
+        (Tried::Missing, _) => Check::warn("box", format!("none: {WEAKER}"), mend.install),
+        (Tried::Fails { why }, _) => {
+            Check::warn("box", format!("none ({why}): {WEAKER}"), &mend.allow)
+        }
     }
 }
 
 /// Whether a program in the box reaches what it must not.
-async fn walls(context: &Context, boxing: &Boxing) -> Check {
+pub async fn walls(context: &Context, boxing: impl Future<Output = Boxing>) -> Vec<Check> {
+    let boxing = boxing.await;
     if !boxing.confinement.has_walls() {
-        return Check::warn("walls", "none: a lane reaches all that your user may", INSTALL);
+        let seen = "none: a lane reaches all that your user may";
+        return vec![Check::warn("walls", seen, install(&context.config))];
     }
     let places = Places::of(context);
     let found = holes(&boxing.confinement, &places.view(context)).await;
-    standing(&found, rustix::process::geteuid().is_root())
+    vec![standing(&found, rustix::process::geteuid().is_root())]
 }
 
 /// Whether a program in the box has a way out, and only that one.
-async fn network(context: &Context, boxing: &Boxing) -> Check {
+pub async fn network(context: &Context, boxing: impl Future<Output = Boxing>) -> Vec<Check> {
+    vec![door(context, &boxing.await).await]
+}
+
+async fn door(context: &Context, boxing: &Boxing) -> Check {
     const NAME: &str = "network";
     const PAGE: &str = "docs/LANES.md says what a lane reaches";
-    if !boxing.confinement.has_walls() {
-        return Check::warn(NAME, "a lane reaches all that your user may", INSTALL);
-    }
     let config = &context.config;
+    if !boxing.confinement.has_walls() {
+        return Check::warn(NAME, "a lane reaches all that your user may", install(config));
+    }
     let places = Places::of(context);
     let egress = machine::egress(config);
     match try_door(&boxing.confinement, &places.view(context), &egress).await {
@@ -144,43 +158,43 @@ fn standing(found: &Result<Vec<Hole>, String>, root: bool) -> Check {
     }
 }
 
-fn inner(boxing: &Boxing, socat: bool) -> Check {
+fn inner(boxing: &Boxing, socat: bool, mend: &Mend) -> Check {
     const NAME: &str = "claude's sandbox";
     let boxed = !matches!(boxing.confinement, Confinement::Bare { .. });
     match &boxing.nested {
-        Tried::Missing => Check::fail(NAME, "bubblewrap is not on PATH", INSTALL),
-        _ if !socat => Check::fail(NAME, "socat is not on PATH", INSTALL),
+        Tried::Missing => Check::fail(NAME, "bubblewrap is not on PATH", mend.install),
+        _ if !socat => Check::fail(NAME, "socat is not on PATH", mend.install),
         Tried::Works if boxed => Check::ok(NAME, "bubblewrap inside the box (tried), socat"),
         Tried::Works => Check::ok(NAME, "bubblewrap (tried), socat"),
         Tried::Fails { why } if boxed => {
             let seen = format!("does not work inside the box ({why}): claude runs without walls");
-            Check::warn(NAME, seen, ALLOW)
+            Check::warn(NAME, seen, &mend.allow)
         }
-        Tried::Fails { why } => Check::fail(NAME, why, ALLOW),
+        Tried::Fails { why } => Check::fail(NAME, why, &mend.allow),
     }
 }
 
 /// Codex brings its own bubblewrap, so that this machine's need not be there; where its sandbox
 /// cannot be made inside the walls, the walls alone keep it.
-fn inner_of_codex(boxing: &Boxing) -> Check {
+fn inner_of_codex(boxing: &Boxing, mend: &Mend) -> Check {
     const NAME: &str = "codex's sandbox";
     let walls = boxing.confinement.has_walls();
     let why = match &boxing.nested {
         Tried::Works if walls => return Check::ok(NAME, "its own inside the walls (tried)"),
-        Tried::Works => return Check::warn(NAME, "its own, without walls around it", INSTALL),
+        Tried::Works => return Check::warn(NAME, "its own, without walls around it", mend.install),
         Tried::Missing => "bubblewrap is not on PATH",
         Tried::Fails { why } => why,
     };
     if walls {
         let seen = format!(
             "does not work inside the box ({why}): the walls alone keep codex, and its commands \
-             can read its login and reach the network"
+             can read its login"
         );
-        return Check::warn(NAME, seen, ALLOW);
+        return Check::warn(NAME, seen, &mend.allow);
     }
     match boxing.claude {
-        Some(_) => Check::warn(NAME, "its own, without walls around it", ALLOW),
-        None => Check::fail(NAME, why, INSTALL),
+        Some(_) => Check::warn(NAME, "its own, without walls around it", &mend.allow),
+        None => Check::fail(NAME, why, mend.install),
     }
 }
 
@@ -205,18 +219,19 @@ mod tests {
     #[test]
     fn what_is_weaker_warns_and_what_stops_claude_fails() {
         let why = || Tried::Fails { why: "not permitted".to_owned() };
+        let mend = Mend { install: "packages", allow: "a setting".to_owned() };
         let bare = Confinement::Bare { setpriv: None };
         let bwrap = Confinement::Bubblewrap { bwrap: "/usr/bin/bwrap".into() };
         let of = |outer: Tried, nested: Tried, confinement: &Confinement, socat| {
             let (confinement, claude) = (confinement.clone(), Some(confinement.clone()));
             let boxing = Boxing { outer, nested, confinement, claude };
-            (super::outer(&boxing).state, inner(&boxing, socat).state)
+            (super::outer(&boxing, &mend).state, inner(&boxing, socat, &mend).state)
         };
         let of_codex = |nested: Tried, confinement: &Confinement, weaker: bool| {
             let claude = weaker.then(|| confinement.clone());
             let confinement = confinement.clone();
             let boxing = Boxing { outer: Tried::Works, nested, confinement, claude };
-            inner_of_codex(&boxing).state
+            inner_of_codex(&boxing, &mend).state
         };
         assert_eq!(of_codex(Tried::Works, &bwrap, true), State::Ok);
         assert_eq!(of_codex(why(), &bwrap, false), State::Warn);

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use super::super::context::Context;
 use super::super::error::hint_of;
-use super::super::time::span;
+use super::super::time::{date, span};
 use super::{Check, repositories};
 use crate::api::HealthAnswer;
 use crate::model::Timestamp;
 
 /// An event further ahead than this was told by another clock.
 const AHEAD: Duration = Duration::from_secs(5 * 60);
+/// Two clocks that are kept by the network agree to a second; the answer takes its time.
+const APART: Duration = Duration::from_secs(60);
 
 /// Opens the database, or asks its owner, and has it read through.
 pub async fn checks(context: &Context) -> Vec<Check> {
@@ -40,7 +42,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
     let sound = if health.read_through { "sound" } else { "too large to read through" };
     let seen = format!("{owner}; {:.1} MB, {sound}", health.bytes as f64 / 1e6);
     let mut checks = vec![Check::ok("database", seen)];
-    checks.extend(clock(&health, status.ts));
+    checks.push(clock(&health, status.ts, context.clock.now()));
     match projects {
         Ok(projects) => {
             checks.extend(repositories::checks(
@@ -57,27 +59,43 @@ pub async fn checks(context: &Context) -> Vec<Check> {
     checks
 }
 
-/// Where the clock was set back, leases and parked tasks wait for times that come late.
-fn clock(health: &HealthAnswer, now: Timestamp) -> Option<Check> {
-    let ahead = health.newest_event.map(|newest| newest.since(now))?;
-    (ahead > AHEAD).then(|| {
+/// Where the clock was set back, leases and parked tasks wait for times that come late; where it is
+/// another than the site's, what a worker tells of its runs is told of other times.
+fn clock(health: &HealthAnswer, site: Timestamp, here: Timestamp) -> Check {
+    const NAME: &str = "clock";
+    const MEND: &str = "timedatectl (is the time right, and kept by the network?)";
+    let ahead = health.newest_event.map(|newest| newest.since(site)).unwrap_or_default();
+    let apart = site.since(here).max(here.since(site));
+    if ahead > AHEAD {
         let seen =
             format!("the newest event is {} in the future: the clock was set back", span(ahead));
-        Check::warn("clock", seen, "timedatectl (is the time right, and kept by the network?)")
-    })
+        return Check::warn(NAME, seen, MEND);
+    }
+    if apart > APART {
+        let seen = format!("{}, {} from the site's", date(here), span(apart));
+        return Check::warn(NAME, seen, MEND);
+    }
+    Check::ok(NAME, date(here))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::State;
     use super::*;
 
     #[test]
     fn an_event_of_the_future_tells_of_a_clock_that_was_set_back() {
         let at = |newest| HealthAnswer { bytes: 0, read_through: true, newest_event: newest };
         let now = Timestamp(10_000_000);
-        assert_eq!(clock(&at(None), now), None);
-        assert_eq!(clock(&at(Some(now + AHEAD)), now), None);
-        let check = clock(&at(Some(now + Duration::from_secs(7200))), now).expect("a warning");
+        assert_eq!(clock(&at(None), now, now).state, State::Ok);
+        assert_eq!(clock(&at(Some(now + AHEAD)), now, now).state, State::Ok);
+        let check = clock(&at(Some(now + Duration::from_secs(7200))), now, now);
+        assert_eq!(check.state, State::Warn);
         assert!(check.seen.contains("2h"), "{}", check.seen);
+        let there = now + Duration::from_secs(90);
+        for check in [clock(&at(None), now, there), clock(&at(None), there, now)] {
+            assert_eq!(check.state, State::Warn);
+            assert!(check.seen.ends_with("1m 30s from the site's"), "{}", check.seen);
+        }
     }
 }

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-use super::super::context::Context;
 use super::Check;
 use super::home::nearest;
 use crate::model::DiskProblem;
@@ -15,8 +14,8 @@ use crate::work::room::{LEAST_INODES, Room};
 const LITTLE: u64 = 5 << 30;
 
 /// How much room there is for caches and copies. It fails where a worker claims nothing.
-pub fn home(context: &Context) -> Check {
-    let there = nearest(&context.config.home);
+pub fn home(home: &Path) -> Check {
+    let there = nearest(home);
     match Room::of(there) {
         Ok(room) => of(room, there),
         Err(error) => Check::warn("disk", error.to_string(), format!("df -h {}", quoted(there))),
@@ -38,15 +37,14 @@ fn of(room: Room, there: &Path) -> Check {
 }
 
 /// The folder for scratch files, which lanes and the demo use.
-pub fn scratch(context: &Context) -> Option<Check> {
-    let folder = &context.config.temp;
+pub fn scratch(folder: &Path) -> Option<Check> {
     let name = "TMPDIR";
     let shown = folder.display();
     if !folder.is_dir() {
         let mend = format!("mkdir -p {}", quoted(folder));
         return Some(Check::warn(name, format!("{shown} is no folder"), mend));
     }
-    if let Err(error) = access(folder.as_path(), Access::WRITE_OK | Access::EXEC_OK) {
+    if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
         let seen = format!("{shown}: {}", std::io::Error::from(error));
         let mend = DiskProblem::of(&error.into()).unwrap_or(DiskProblem::Denied);
         return Some(Check::warn(name, seen, mend.mend(&folder.join("x"))));

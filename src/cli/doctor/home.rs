@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::super::context::Context;
 use super::Check;
 use crate::model::DiskProblem;
 use crate::model::disk::quoted;
@@ -20,8 +19,7 @@ const INSIDE: [&str; 8] =
 const SOCKET_PATH: usize = 103;
 
 /// Whether relay can keep its files, and whether others can read them.
-pub fn folder(context: &Context) -> Check {
-    let home = &context.config.home;
+pub fn folder(home: &Path) -> Check {
     let shown = home.display().to_string();
     let there = nearest(home);
     if let Err(error) = access(there, Access::WRITE_OK | Access::EXEC_OK) {
@@ -112,8 +110,8 @@ fn network(_: &Path) -> Option<&'static str> {
 }
 
 /// Copies that nobody works in any more: what a dead worker left, and what `--keep` left.
-pub fn copies(context: &Context) -> Option<Check> {
-    let work = context.config.home.join("work");
+pub fn copies(home: &Path) -> Option<Check> {
+    let work = home.join("work");
     let (mut left, mut kept): (usize, Vec<PathBuf>) = (0, Vec::new());
     for entry in std::fs::read_dir(&work).ok()?.flatten() {
         let path = entry.path();

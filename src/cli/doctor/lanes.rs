@@ -1,33 +1,65 @@
 //! The lanes: each program, its version and its login.
 
+use std::future::Future;
+use std::time::Duration;
+
 use super::super::context::Context;
 use super::super::machine;
 use super::Check;
-use crate::work::probe::{LaneStatus, probe};
+use super::gather::MORE_TIME;
+use crate::work::boxing::Boxing;
+use crate::work::probe::{LaneState, LaneStatus, probe_within};
 
-/// One check a lane, and one more where none can be served.
-pub async fn lanes(context: &Context) -> Vec<Check> {
-    checks(&probe(&machine::lanes(context, true, Vec::new()).await).await)
+/// The lanes, asked while the box is tried.
+pub async fn found(
+    context: &Context,
+    boxing: impl Future<Output = Boxing>,
+    patience: Duration,
+) -> Vec<LaneStatus> {
+    let lanes = machine::lanes_with(context, Boxing::untried(), true, Vec::new());
+    probe_within(&lanes, boxing, patience).await
 }
 
-fn checks(lanes: &[LaneStatus]) -> Vec<Check> {
+/// One check a lane, and one more where none can be served.
+pub fn checks(lanes: &[LaneStatus]) -> Vec<Check> {
     let mut checks: Vec<Check> = lanes.iter().map(check).collect();
-    if !lanes.iter().any(|lane| lane.served) {
-        let seen = "none can be served, so `relay work` has nothing to do";
-        checks.push(Check::fail("lanes", seen, "relay lane ls"));
-    }
+    let served: Vec<&str> =
+        lanes.iter().filter(|lane| lane.served).map(|lane| lane.lane.as_str()).collect();
+    checks.push(match served.is_empty() {
+        true => {
+            let seen = "none can be served, so `relay work` has nothing to do";
+            Check::fail("lanes", seen, "relay lane ls")
+        }
+        false => Check::ok("lanes", format!("`relay work` would serve {}", served.join(", "))),
+    });
     checks
 }
 
 fn check(lane: &LaneStatus) -> Check {
     let name = format!("lane {}", lane.lane);
-    let seen = match &lane.version {
-        Some(version) => format!("{version}: {}", lane.detail),
-        None => lane.detail.clone(),
+    let version = match (lane.version.as_deref(), lane.measured) {
+        (Some(version), Some(measured)) if version != measured => {
+            format!("{version} (relay was measured with {measured}): ")
+        }
+        (Some(version), _) => format!("{version}: "),
+        (None, _) => String::new(),
     };
-    match (lane.served, &lane.hint) {
-        (true, _) => Check::ok(name, seen),
-        (false, hint) => Check::warn(name, seen, hint.as_deref().unwrap_or("relay lane ls")),
+    let seen = match lane.state {
+        LaneState::Served | LaneState::Missing | LaneState::Unfit => lane.detail.clone(),
+        state => format!("{}: {}", state.words(), lane.detail),
+    };
+    let mut seen = format!("{version}{seen}");
+    for remark in &lane.remarks {
+        seen.push_str("; ");
+        seen.push_str(remark);
+    }
+    let hint = match lane.state {
+        LaneState::Silent => MORE_TIME,
+        _ => lane.hint.as_deref().unwrap_or("docs/doctor.md says what was measured"),
+    };
+    match lane.served && lane.remarks.is_empty() {
+        true => Check::ok(name, seen),
+        false => Check::warn(name, seen, hint),
     }
 }
 
@@ -40,11 +72,14 @@ mod tests {
         LaneStatus {
             lane: name.parse().expect("valid"),
             served,
+            state: if served { LaneState::Served } else { LaneState::NotLoggedIn },
             program: None,
             version: Some("2.1.332".to_owned()),
+            measured: Some("2.1.332"),
             model: None,
             detail: "seen".to_owned(),
             hint: None,
+            remarks: Vec::new(),
         }
     }
 
@@ -54,7 +89,14 @@ mod tests {
             checks(lanes).iter().map(|check| check.state).collect()
         };
         let (claude, edit) = (lane("claude", false), lane("process:edit", true));
-        assert_eq!(states(&[claude.clone(), edit]), [State::Warn, State::Ok]);
+        assert_eq!(states(&[claude.clone(), edit]), [State::Warn, State::Ok, State::Ok]);
         assert_eq!(states(&[claude]), [State::Warn, State::Fail]);
+        let mut changed = lane("codex", true);
+        changed.remarks.push("does otherwise".to_owned());
+        let told = &checks(&[changed])[0];
+        assert_eq!(
+            (told.state, told.seen.as_str()),
+            (State::Warn, "2.1.332: seen; does otherwise")
+        );
     }
 }

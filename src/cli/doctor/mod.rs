@@ -1,22 +1,33 @@
 //! `relay doctor`: what this machine has, side by side, each with what to do about it.
 
 mod confine;
+mod cure;
 mod database;
 mod disk;
+mod gather;
 mod github;
 mod home;
 mod lanes;
 mod programs;
 mod repositories;
+mod service;
 mod site;
 
+use std::cell::RefCell;
+use std::time::Duration;
+
 use clap::Args;
+use futures_util::FutureExt;
 use serde::Serialize;
 
 use super::context::Context;
 use super::exit::Exit;
+use super::machine;
 use super::output::{Output, Tone};
 use super::table::{Cell, Table};
+use crate::process::{WORKS_FOR, kill_marked, own_mark};
+use crate::work::probe::LaneStatus;
+use gather::{Look, apart, side_by_side};
 
 /// Options of `relay doctor`.
 #[derive(Debug, Args)]
@@ -24,6 +35,9 @@ pub struct Options {
     /// Print the checks as JSON
     #[arg(long)]
     json: bool,
+    /// How long one program may take to answer, in seconds; all are asked at once
+    #[arg(long, value_name = "SECONDS", default_value = "1.5", value_parser = patience)]
+    patience: Duration,
 }
 
 /// How a check came out.
@@ -52,11 +66,13 @@ pub struct Check {
     pub mend: Option<String>,
 }
 
-/// Every check. `ok` is whether none failed.
+/// Every check, and the lanes once more as `relay lane ls --json` has them. `ok` is whether none
+/// failed.
 #[derive(Debug, Serialize)]
 struct Report {
     ok: bool,
     checks: Vec<Check>,
+    lanes: Vec<LaneStatus>,
 }
 
 impl Options {
@@ -65,7 +81,12 @@ impl Options {
     /// # Errors
     /// When the answer cannot be printed; a check that cannot be made is a failed check.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let report = Report::make(context).await;
+        let report = Report::make(context, self.patience).await;
+        // What was asked and did not end is killed by now, with its group. Whoever left the group
+        // is found by its mark.
+        if let Some(mark) = own_mark() {
+            kill_marked(WORKS_FOR, &mark);
+        }
         if self.json {
             context.output.json(&report)?;
         } else {
@@ -76,23 +97,37 @@ impl Options {
 }
 
 impl Report {
-    async fn make(context: &Context) -> Self {
-        let (site, database, git, github, boxes, lanes) = tokio::join!(
-            site::site(context),
-            database::checks(context),
-            programs::git(context),
-            github::login(context),
-            confine::boxes(context),
-            lanes::lanes(context),
-        );
-        let mut checks = vec![home::folder(context), disk::home(context)];
-        checks.extend(disk::scratch(context));
-        checks.extend(site);
-        checks.extend(database);
-        checks.extend(home::copies(context));
-        checks.extend([git, github]);
-        checks.extend(boxes.into_iter().chain(lanes));
-        Self { ok: checks.iter().all(|c| c.state != State::Fail), checks }
+    /// All looks at once, so that the longest of them is how long it takes.
+    async fn make(context: &Context, patience: Duration) -> Self {
+        let config = &context.config;
+        let boxing = machine::boxing(context).shared();
+        let statuses = RefCell::new(Vec::new());
+        let [on_home, on_disk, on_copies] = std::array::from_fn(|_| config.home.clone());
+        let temp = config.temp.clone();
+        let looks = vec![
+            Look::vital("home", apart(move || vec![home::folder(&on_home)])),
+            Look::vital("disk", apart(move || vec![disk::home(&on_disk)])),
+            Look::minor("TMPDIR", apart(move || disk::scratch(&temp).into_iter().collect())),
+            Look::vital("site", async { site::site(context).await.into_iter().collect() }),
+            Look::vital("database", database::checks(context)),
+            Look::minor("copies", apart(move || home::copies(&on_copies).into_iter().collect())),
+            Look::vital("git", async { vec![programs::git(context).await] }),
+            Look::minor("github", async { vec![github::login(context).await] }),
+            Look::minor("service", async { vec![service::service(context).await] }),
+            Look::minor("box", confine::boxes(context, boxing.clone())),
+            Look::minor("walls", confine::walls(context, boxing.clone())),
+            Look::minor("network", confine::network(context, boxing.clone())),
+            Look::vital("lanes", async {
+                let found = lanes::found(context, boxing.clone(), patience).await;
+                let checks = lanes::checks(&found);
+                statuses.replace(found);
+                checks
+            }),
+        ];
+        // A look names the program that did not answer, where it is given the time to.
+        let checks = side_by_side(looks, patience + patience / 5).await;
+        let ok = checks.iter().all(|check| check.state != State::Fail);
+        Self { ok, checks, lanes: statuses.into_inner() }
     }
 
     fn show(&self, output: Output) -> String {
@@ -126,5 +161,12 @@ impl Check {
     /// Something that does.
     pub fn fail(name: impl Into<String>, seen: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { state: State::Fail, mend: Some(mend.into()), ..Self::ok(name, seen) }
+    }
+}
+
+fn patience(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(n) if (0.1..=600.0).contains(&n) => Ok(Duration::from_secs_f64(n)),
+        _ => Err("a number of seconds from 0.1 to 600".to_owned()),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::context::Context;
 use super::Check;
 use crate::git::is_new_enough;
-use crate::process::{self, Limits, Program};
+use crate::process::{self, Limits, Program, WORKS_FOR, own_mark};
 
 const LIMITS: Limits =
     Limits { time: Duration::from_secs(15), stdout: 64 * 1024, stderr: 8 * 1024 };
@@ -39,7 +39,11 @@ pub async fn run(context: &Context, path: &Path, args: Vec<OsString>) -> Result<
     let program = Program {
         path: path.to_owned(),
         args,
-        env: ["PATH", "HOME"].into_iter().filter_map(keep).collect(),
+        env: ["PATH", "HOME"]
+            .into_iter()
+            .filter_map(keep)
+            .chain(own_mark().map(|mark| (WORKS_FOR.into(), mark)))
+            .collect(),
         cwd: "/".into(),
         stdin: Vec::new(),
     };

@@ -3,7 +3,7 @@
 mod baked;
 mod install;
 mod logfile;
-mod service;
+pub(super) mod service;
 mod signals;
 pub(super) mod start;
 mod status;

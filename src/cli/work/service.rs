@@ -27,17 +27,17 @@ const NAMES: [&str; 7] = [
 
 /// How the service stands, for `relay work status`.
 #[derive(Debug, Serialize)]
-pub(super) struct ServiceStatus {
+pub(in crate::cli) struct ServiceStatus {
     /// Its file.
-    pub(super) path: PathBuf,
+    pub(in crate::cli) path: PathBuf,
     /// Whether the file is there.
-    pub(super) installed: bool,
+    pub(in crate::cli) installed: bool,
     /// Whether the service manager knows it.
-    pub(super) loaded: bool,
+    pub(in crate::cli) loaded: bool,
     /// Whether it runs.
-    pub(super) active: bool,
+    pub(in crate::cli) active: bool,
     /// The manager's own word, or why it could not be asked.
-    pub(super) detail: String,
+    pub(in crate::cli) detail: String,
 }
 
 impl ServiceStatus {
@@ -79,7 +79,7 @@ pub(super) async fn keeper(context: &Context) -> Keeper {
 }
 
 /// How it stands now.
-pub(super) async fn status(context: &Context) -> ServiceStatus {
+pub(in crate::cli) async fn status(context: &Context) -> ServiceStatus {
     let keeper = kind();
     let nothing = Service {
         program: String::new(),

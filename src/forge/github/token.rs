@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::accounts::Source;
 use crate::model::Secret;
-use crate::process::{self, Limits, Output, Program};
+use crate::process::{self, Limits, Output, Program, WORKS_FOR, own_mark};
 
 /// `gh` asks a keyring at most; one that waits for a person is given up.
 const LIMITS: Limits =
@@ -122,6 +122,7 @@ async fn ask(
                 Some((OsString::from(name), env.get(&OsString::from(name))?.clone()))
             })
             .chain(fixed.map(|(name, value)| (name.into(), value.into())))
+            .chain(own_mark().map(|mark| (WORKS_FOR.into(), mark)))
             .collect(),
         cwd: PathBuf::from("/"),
         stdin: Vec::new(),

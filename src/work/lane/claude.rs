@@ -5,8 +5,8 @@ use std::path::Path;
 use relay_lanes::{Brief, claude};
 use relay_sandbox::ClaudeSettings;
 
-use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief};
-use crate::model::{MAX_TURNS, StopReason};
+use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief, no_box};
+use crate::model::MAX_TURNS;
 use crate::work::job::Stop;
 
 const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in";
@@ -21,14 +21,7 @@ impl Lanes {
         installed: &Installed,
     ) -> Result<Prepared, Stop> {
         let program = installed.program()?;
-        let around = match &self.boxing.claude {
-            _ if !self.sandbox => Around::Processes(&self.boxing.confinement),
-            Some(wall) => Around::Walls(wall),
-            None => {
-                return Err(Stop::new(StopReason::SandboxUnavailable, NO_BOX)
-                    .hint("`relay doctor` says what is missing"));
-            }
-        };
+        let around = self.box_of_claude().map_err(no_box)?;
         for store in &self.stores {
             if let Err(error) = std::fs::create_dir_all(store) {
                 tracing::debug!(path = %store.display(), %error, "a package store is missing");
@@ -55,6 +48,15 @@ impl Lanes {
             login,
         };
         self.prepared(brief, around, lane)
+    }
+
+    /// What stands around claude: never nothing, unless the operator asked for it.
+    pub(super) fn box_of_claude(&self) -> Result<Around<'_>, &'static str> {
+        match &self.boxing.claude {
+            _ if !self.sandbox => Ok(Around::Processes(&self.boxing.confinement)),
+            Some(wall) => Ok(Around::Walls(wall)),
+            None => Err(NO_BOX),
+        }
     }
 
     /// The one settings document a run sees; `relay lane settings` prints it.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use relay_lanes::grok;
 use relay_sandbox::{Confinement, SHELL, shell};
 
-use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief};
+use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief, no_box};
 use crate::model::{MAX_TURNS, RepoProblem, StopReason};
 use crate::work::job::Stop;
 use crate::work::login::Login;
@@ -26,14 +26,7 @@ impl Lanes {
         installed: &Installed,
     ) -> Result<Prepared, Stop> {
         let found = installed.program()?;
-        let around = match &self.boxing.confinement {
-            wall if !self.sandbox => Around::Processes(wall),
-            wall if wall.has_walls() => Around::Walls(wall),
-            _ => {
-                return Err(Stop::new(StopReason::SandboxUnavailable, NO_BOX)
-                    .hint("`relay doctor` says what is missing"));
-            }
-        };
+        let around = self.box_of_grok().map_err(no_box)?;
         let mut login = installed.login(brief.workdir)?;
         let mut boxed = false;
         if let (Around::Walls(_), Some(login)) = (around, &mut login) {
@@ -105,6 +98,15 @@ impl Lanes {
             Stop::new(StopReason::RepoUnusable { why }, format!("{}: {error}", file.display()))
         })?;
         Ok(Some(file))
+    }
+
+    /// What stands around grok: walls, or what the operator asked for instead.
+    pub(super) fn box_of_grok(&self) -> Result<Around<'_>, &'static str> {
+        match &self.boxing.confinement {
+            wall if !self.sandbox => Ok(Around::Processes(wall)),
+            wall if wall.has_walls() => Ok(Around::Walls(wall)),
+            _ => Err(NO_BOX),
+        }
     }
 
     /// The program itself, where the one on PATH is the package's launcher: that one unpacks

@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use relay_lanes::{Invocation, Reader};
+use relay_lanes::{Invocation, Reader, Vendor};
 use relay_sandbox::egress::AllowList;
 use relay_sandbox::{Confinement, Network, PROXIES, TMPDIR, wall_in, wrap};
 
@@ -41,6 +41,8 @@ const STALL: Duration = Duration::from_secs(600);
 pub struct Lanes {
     /// The vendors' programs, here or not: one each of `relay_lanes::VENDORS`.
     pub vendors: Vec<Installed>,
+    /// fx, where it is here: a program with logins of other vendors.
+    pub fx: Option<PathBuf>,
     /// Where process lanes are configured: `$RELAY_HOME/lanes`.
     pub process_dir: PathBuf,
     /// How a lane is confined on this machine.
@@ -189,6 +191,18 @@ impl Lanes {
     #[must_use]
     pub fn installed(&self, lane: &LaneName) -> Option<&Installed> {
         self.vendors.iter().find(|installed| installed.vendor.lane == lane.as_str())
+    }
+
+    /// Whether this machine can make the box that a run of the vendor's is kept in.
+    ///
+    /// # Errors
+    /// That it cannot, in words.
+    pub fn keeps(&self, vendor: &Vendor) -> Result<(), &'static str> {
+        match vendor.lane {
+            lane if lane == relay_lanes::claude::VENDOR.lane => self.box_of_claude().map(drop),
+            lane if lane == relay_lanes::codex::VENDOR.lane => self.box_of_codex().map(drop),
+            _ => self.box_of_grok().map(drop),
+        }
     }
 
     /// Takes what must never be seen out of a text; `token` is that of the job's forge.
@@ -348,6 +362,10 @@ pub fn reader_of(lane: &LaneName, model: Option<&str>, key: &str) -> Option<Box<
         name if name == relay_lanes::grok::VENDOR.lane => Some(relay_lanes::grok::reader()),
         _ => None,
     }
+}
+
+fn no_box(why: &'static str) -> Stop {
+    Stop::new(StopReason::SandboxUnavailable, why).hint("`relay doctor` says what is missing")
 }
 
 /// The folder for temporary files behind walls. codex makes no helpers in a home that is under it,

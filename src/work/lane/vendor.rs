@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use relay_lanes::{VENDORS, Vendor};
+use relay_lanes::{VENDORS, Vendor, codex};
 use relay_sandbox::{EnvRequest, clean_env};
 
 use super::Lanes;
@@ -32,6 +32,14 @@ impl Installed {
     pub fn model<'a>(&'a self, preferences: &'a RunPreferences) -> Option<&'a str> {
         let preferred = preferences.model.as_ref().map(ModelName::as_str);
         self.model.as_deref().or(preferred).or(self.vendor.default_model)
+    }
+
+    /// What is wrong with a login that the program says it has and that no run would find, and what
+    /// helps. Of codex: the others can have theirs from the environment.
+    #[must_use]
+    pub fn out_of_reach(&self) -> Option<(&'static str, &'static str)> {
+        let lost = self.logins.as_ref().is_some_and(|logins| !logins.are_there());
+        (lost && self.vendor.lane == codex::VENDOR.lane).then_some(super::codex::OUT_OF_REACH)
     }
 
     pub(super) fn program(&self) -> Result<&Path, Stop> {

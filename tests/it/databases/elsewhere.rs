@@ -41,7 +41,7 @@ fn go_through(url: &str, place: &str) {
     let (code, word) = if url.starts_with("postgres") { (9, "pg_dump") } else { (2, "--database") };
     assert!(backup.code == code && backup.err.contains(word), "{backup:?}");
     assert!(!house.home.join("relay.db").exists(), "it was opened");
-    let doctor = house.relay(&["doctor"]);
+    let doctor = house.relay(&["doctor", "--patience", "60"]);
     assert!(doctor.out.contains("is kept in"), "{}", doctor.out);
 
     served.start();

@@ -35,7 +35,7 @@ fn calm(ran: &Ran, error: &str, hint: &str) {
 /// What doctor says of one thing.
 #[track_caller]
 fn check(house: &House, name: &str) -> (String, String, String) {
-    let ran = house.relay(&["doctor", "--json"]);
+    let ran = house.relay(&["doctor", "--json", "--patience", "60"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let checks = report["checks"].as_array().unwrap();
     let check = checks.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("{report}"));

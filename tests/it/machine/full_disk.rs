@@ -44,7 +44,7 @@ fn calm(ran: &Ran, house: &House, hint: &str) {
 }
 
 fn check(house: &House, name: &str) -> (String, String) {
-    let ran = house.relay(&["doctor", "--json"]);
+    let ran = house.relay(&["doctor", "--json", "--patience", "60"]);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let checks = report["checks"].as_array().unwrap();
     let check = checks.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("{report}"));

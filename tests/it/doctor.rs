@@ -1,0 +1,288 @@
+//! `relay doctor` and `relay lane ls` on machines whose programs are stand-ins: what each says of
+//! the lanes, and that nothing keeps it waiting.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::house::{House, Ran};
+use crate::support::processes::Marked;
+
+const CLAUDE: &str = r#"case "$1" in
+--version) echo '2.1.332 (Claude Code)';;
+auth) echo '{"loggedIn":true,"authMethod":"claude.ai"}';;
+esac"#;
+const CODEX: &str = r#"case "$1" in
+--version) echo 'codex-cli 0.171.0';;
+login) echo 'Logged in using ChatGPT' >&2;;
+esac"#;
+const GROK: &str = r#"case "$1" in
+--version) echo 'grok 1.0.41 (4220f3b224a6)';;
+models) echo 'You are logged in with grok.com.';;
+esac"#;
+const FX: &str = r#"echo '{"kind":"status","auth":"Codex subscription","connected_providers":["codex","grok"]}'"#;
+
+/// A machine with nothing on its PATH but stand-ins.
+struct Desk(House);
+
+impl Desk {
+    /// With the three vendors' programs, logged in, and what a box is made with.
+    fn new() -> Self {
+        let desk = Self(House::new());
+        desk.program("git", "echo git version 2.47.3");
+        desk.program("gh", "echo '{\"hosts\":{}}'");
+        for name in ["bwrap", "socat", "setpriv", "unshare"] {
+            desk.program(name, "exit 0");
+        }
+        desk.program("claude", CLAUDE);
+        desk.program("codex", CODEX);
+        desk.program("grok", GROK);
+        desk.codex_login(r#"{"auth_mode":"apikey","OPENAI_API_KEY":"dummy"}"#);
+        desk
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        self.0.program(name, &format!("#!/bin/sh\n{script}\n"));
+    }
+
+    /// What stands in codex's file of its login.
+    fn codex_login(&self, text: &str) {
+        let folder = self.0.dir.path().join(".codex");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("auth.json"), text).unwrap();
+    }
+
+    fn without(&self, name: &str) {
+        fs::remove_file(self.0.dir.path().join("bin").join(name)).unwrap();
+    }
+
+    fn relay(&self, args: &[&str]) -> Ran {
+        let out = self.0.command(args).env("PATH", self.0.dir.path().join("bin")).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { code: out.status.code().unwrap(), out: text(out.stdout), err: text(out.stderr) }
+    }
+
+    /// What doctor says, with all the time that a loaded machine may need.
+    fn doctor(&self) -> Value {
+        serde_json::from_str(&self.relay(&["doctor", "--json", "--patience", "60"]).out).unwrap()
+    }
+
+    fn lane(&self, name: &str) -> Value {
+        let report: Value =
+            serde_json::from_str(&self.relay(&["lane", "ls", "--json"]).ok()).unwrap();
+        let mut lanes = report["lanes"].as_array().unwrap().iter();
+        lanes.find(|lane| lane["lane"] == name).unwrap().clone()
+    }
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let mut checks = report["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {report:#}"))
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("{field}: {value:#}"))
+}
+
+/// Every program waits until all have been called: one after the other none would ever answer.
+#[test]
+fn every_program_is_asked_at_the_same_time() {
+    const CALLS: [&str; 11] = [
+        "git",
+        "gh",
+        "systemctl",
+        "box",
+        "claude-version",
+        "claude-auth",
+        "codex-version",
+        "codex-login",
+        "grok-version",
+        "grok-models",
+        "fx-status",
+    ];
+    let desk = Desk::new();
+    let arrived = desk.0.dir.path().join("arrived");
+    fs::create_dir(&arrived).unwrap();
+    let wait = |call: &str, answer: &str| {
+        format!(
+            "there={}; : >\"$there/{call}\"\nfor call in {}; do until [ -e \"$there/$call\" ]; do \
+             /bin/sleep 0.02; done; done\n{answer}",
+            arrived.display(),
+            CALLS.join(" "),
+        )
+    };
+    for (name, answer) in [
+        ("git", "echo git version 2.47.3"),
+        ("gh", "echo '{\"hosts\":{}}'"),
+        ("systemctl", "echo LoadState=not-found"),
+    ] {
+        desk.program(name, &wait(name, answer));
+    }
+    // Root's box is the one, anybody else's the other.
+    for name in ["bwrap", "unshare", "setpriv"] {
+        desk.program(name, &wait("box", "exit 0"));
+    }
+    // `claude --version` is the call `claude-version`.
+    for (name, answer) in [("claude", CLAUDE), ("codex", CODEX), ("grok", GROK), ("fx", FX)] {
+        desk.program(name, &wait(&format!("{name}-${{1#--}}"), answer));
+    }
+    let report = desk.doctor();
+    for lane in ["claude", "codex", "grok"] {
+        let check = check(&report, &format!("lane {lane}"));
+        assert_eq!(check["state"], "ok", "{report:#}");
+    }
+    for one in report["checks"].as_array().unwrap() {
+        let seen = text(one, "seen");
+        assert!(!seen.contains("no answer") && !seen.contains("did not end"), "{one:#}");
+    }
+    assert_eq!(report["ok"], true, "{report:#}");
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_for_ever_is_named_and_nothing_of_it_is_left() {
+    let desk = Desk::new();
+    let mark = Marked::new();
+    let hang = format!(
+        "trap '' TERM\n(/usr/bin/setsid /bin/sleep 600 {mark} &)\n/bin/sleep 600 {mark} &\n\
+         /bin/sleep 600 {mark}",
+        mark = mark.mark
+    );
+    desk.program("claude", &hang);
+    desk.program("gh", &hang);
+    let ran = desk.relay(&["doctor", "--json", "--patience", "1"]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let lane = check(&report, "lane claude");
+    assert_eq!(lane["state"], "warn", "{lane:#}");
+    let seen = text(lane, "seen");
+    assert!(seen.contains("/bin/claude did not end within 1s"), "{seen}");
+    assert_eq!(text(lane, "mend"), "relay doctor --patience 30");
+    let gh = check(&report, "github");
+    assert_eq!(gh["state"], "warn", "{gh:#}");
+    assert_eq!(text(gh, "mend"), "relay doctor --patience 30");
+    mark.wait_for(0).await;
+    let states: Vec<&Value> = report["lanes"].as_array().unwrap().iter().collect();
+    assert_eq!(states[0]["state"], "silent", "{states:#?}");
+}
+
+#[test]
+fn a_script_without_its_interpreter_is_told_by_name() {
+    let desk = Desk::new();
+    desk.0.program("codex", "#!/usr/bin/env node\nimport 'x';\n");
+    let codex = desk.lane("codex");
+    assert_eq!((&codex["served"], text(&codex, "state")), (&Value::Bool(false), "no_interpreter"));
+    let detail = text(&codex, "detail");
+    assert!(detail.ends_with("bin/codex is a script for `node`, which is not on PATH"), "{detail}");
+    assert!(text(&codex, "hint").starts_with("install node, or put its folder on the PATH"));
+    desk.program("node", &CODEX.replace("$1", "$2"));
+    let codex = desk.lane("codex");
+    assert_eq!((text(&codex, "state"), text(&codex, "version")), ("served", "0.171.0"));
+}
+
+#[test]
+fn a_login_of_codex_that_no_run_would_find_serves_no_lane() {
+    let desk = Desk::new();
+    assert_eq!(desk.lane("codex")["served"], true);
+    for kept_elsewhere in ["{}", r#"{"auth_mode":"chatgpt"}"#, "torn"] {
+        desk.codex_login(kept_elsewhere);
+        let codex = desk.lane("codex");
+        assert_eq!(codex["state"], "not_logged_in", "{kept_elsewhere}: {codex:#}");
+        assert!(text(&codex, "detail").contains("not in the file auth.json"), "{codex:#}");
+        assert!(text(&codex, "hint").contains("cli_auth_credentials_store"), "{codex:#}");
+    }
+}
+
+#[test]
+fn a_version_that_is_known_to_be_bad_is_not_served_and_a_changed_one_is_told() {
+    let desk = Desk::new();
+    desk.program("codex", &CODEX.replace("0.171.0", "0.144.6"));
+    desk.program("claude", &CLAUDE.replace("2.1.332", "2.1.197"));
+    desk.program("grok", &GROK.replace("1.0.41", "1.9.0"));
+    let codex = desk.lane("codex");
+    assert_eq!((&codex["served"], text(&codex, "state")), (&Value::Bool(false), "known_bad"));
+    assert!(text(&codex, "detail").contains("agents.enabled"), "{codex:#}");
+    assert_eq!(text(&codex, "hint"), "npm install -g @openai/codex");
+    let claude = desk.lane("claude");
+    assert_eq!(claude["served"], true, "{claude:#}");
+    let remark = claude["remarks"][0].as_str().unwrap();
+    assert!(remark.contains("135 versions behind"), "{remark}");
+    let report = desk.doctor();
+    let codex = check(&report, "lane codex");
+    let seen = "0.144.6 (relay was measured with 0.171.0): bad version: it ends before every run";
+    assert_eq!(codex["state"], "warn");
+    assert!(text(codex, "seen").starts_with(seen), "{codex:#}");
+    let claude = check(&report, "lane claude");
+    assert_eq!(claude["state"], "warn");
+    assert!(text(claude, "seen").contains("Node.js is older than 22"), "{claude:#}");
+    let grok = check(&report, "lane grok");
+    assert_eq!(grok["state"], "ok", "a version that nobody looked at is told, and no more");
+    assert!(text(grok, "seen").starts_with("1.9.0 (relay was measured with 1.0.41): "));
+}
+
+#[test]
+fn where_no_box_can_be_made_no_lane_of_a_vendor_is_served() {
+    let desk = Desk::new();
+    for name in ["bwrap", "setpriv", "unshare"] {
+        desk.program(name, "echo not permitted >&2; exit 1");
+    }
+    for lane in ["claude", "codex", "grok"] {
+        let lane = desk.lane(lane);
+        assert_eq!((&lane["served"], text(&lane, "state")), (&Value::Bool(false), "no_box"));
+        assert!(text(&lane, "detail").contains("this machine can"), "{lane:#}");
+        assert_eq!(text(&lane, "hint"), "relay doctor");
+    }
+    let shown = desk.relay(&["lane", "ls"]).ok();
+    assert!(!shown.contains("served") && shown.contains("no box"), "{shown}");
+    let report = desk.doctor();
+    assert_eq!(check(&report, "lanes")["state"], "fail", "{report:#}");
+    let refused = desk.relay(&["work", "--once"]);
+    assert_eq!(refused.code, 6, "{refused:?}");
+}
+
+#[test]
+fn a_login_that_only_fx_has_is_told_and_why_it_is_not_used() {
+    let desk = Desk::new();
+    desk.without("codex");
+    desk.program("fx", FX);
+    let codex = desk.lane("codex");
+    assert_eq!(codex["state"], "missing", "{codex:#}");
+    let detail = text(&codex, "detail");
+    assert!(detail.contains("fx has a login for it, but relay does not run fx: "), "{detail}");
+    let grok = desk.lane("grok");
+    assert!(!text(&grok, "detail").contains("fx"), "it has a login of its own: {grok:#}");
+    let report = desk.doctor();
+    assert!(text(check(&report, "lane codex"), "seen").contains("relay does not run fx"));
+    // The viewer of JSON that npm has under this name.
+    desk.program("fx", "echo 'open status: no such file' >&2; exit 1");
+    assert_eq!(text(&desk.lane("codex"), "detail"), "the program `codex` is not on PATH");
+}
+
+/// docs/doctor.md tells this shape.
+#[test]
+fn the_json_has_the_shape_that_is_documented() {
+    let report = Desk::new().doctor();
+    let keys =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    assert_eq!(keys(&report), ["checks", "lanes", "ok"]);
+    for check in report["checks"].as_array().unwrap() {
+        let mut all = keys(check);
+        all.retain(|key| key != "mend");
+        assert_eq!(all, ["name", "seen", "state"]);
+        let state = text(check, "state");
+        assert!(["ok", "warn", "fail"].contains(&state));
+        assert_eq!(check.get("mend").is_some(), state != "ok", "{check:#}");
+    }
+    for name in ["home", "disk", "clock", "database", "git", "github", "service", "box"] {
+        check(&report, name);
+    }
+    let fields = [
+        "detail", "hint", "lane", "measured", "model", "program", "remarks", "served", "state",
+        "version",
+    ];
+    for lane in report["lanes"].as_array().unwrap() {
+        assert_eq!(keys(lane), fields);
+    }
+    let page = include_str!("../../docs/doctor.md");
+    for word in fields.iter().chain(&["`checks`", "`lanes`", "`ok`", "`mend`", "`seen`"]) {
+        assert!(page.contains(word.trim_matches('`')), "docs/doctor.md does not tell {word}");
+    }
+}
