@@ -55,6 +55,10 @@ pub struct Home {
     pub fields: &'static [&'static str],
     /// Pointers to the tokens: kept out of what is printed, and by them two logins are told apart.
     pub tokens: &'static [&'static str],
+    /// Pointers to what names the account: the same after each refresh.
+    pub account: &'static [&'static str],
+    /// The pointer to the token that is good for one refresh; a login without it is never refreshed.
+    pub refresh: &'static str,
     /// Pointers to what changes when the login is refreshed. A run is believed nothing else.
     pub refreshed: &'static [&'static str],
     /// The pointer, among `refreshed`, to a number or a UTC time in RFC 3339 that only grows.
@@ -75,6 +79,8 @@ pub struct Beside {
     pub file: &'static str,
     /// The fields a run gets.
     pub fields: &'static [&'static str],
+    /// Pointers to what names the account.
+    pub account: &'static [&'static str],
 }
 
 impl Vendor {

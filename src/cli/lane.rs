@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 use super::exit::Exit;
+use super::logins::{LoginState, login_states};
 use super::machine;
 use super::output::Tone;
 use super::table::{Cell, Table};
@@ -56,7 +57,16 @@ enum Command {
 /// What `relay lane ls --json` prints.
 #[derive(Debug, Serialize)]
 struct Lanes {
-    lanes: Vec<LaneStatus>,
+    lanes: Vec<Shown>,
+}
+
+/// A lane, and what keeps a worker from it now.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: LaneStatus,
+    #[serde(flatten)]
+    login: Option<LoginState>,
 }
 
 impl Options {
@@ -85,12 +95,19 @@ async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
         // What a program left running that was asked.
         kill_marked(WORKS_FOR, &mark);
     }
+    let mut states = login_states(context);
+    let shown = |status: LaneStatus| {
+        let own = states.iter().position(|state| state.lane == status.lane);
+        Shown { login: own.map(|own| states.swap_remove(own)), status }
+    };
+    let lanes: Vec<Shown> = lanes.into_iter().map(shown).collect();
     if json {
         context.output.json(&Lanes { lanes })?;
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(["LANE", "STATE", "VERSION", "MODEL", "LOGIN"]);
-    for lane in &lanes {
+    let now = context.clock.now();
+    for Shown { status: lane, login } in &lanes {
         let tone = if lane.served { Tone::Good } else { Tone::Warn };
         table.row([
             lane.lane.as_str().into(),
@@ -99,6 +116,10 @@ async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
             lane.model.as_deref().unwrap_or_default().into(),
             (&lane.detail).into(),
         ]);
+        if let Some(login) = login {
+            let words = Cell::toned(Tone::Warn, login.words(now));
+            table.row(["".into(), "".into(), "".into(), "".into(), words]);
+        }
         let hint = lane.hint.iter().map(|hint| format!("→ {hint}"));
         for line in lane.remarks.iter().cloned().chain(hint) {
             let line = Cell::toned(Tone::Faint, line);
@@ -106,7 +127,7 @@ async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
         }
     }
     context.output.text(&table.show(context.output))?;
-    if lanes.iter().all(|lane| lane.lane.process_name().is_none()) {
+    if lanes.iter().all(|lane| lane.status.lane.process_name().is_none()) {
         context.output.note(format!(
             "a lane of your own is a file in {}: docs/LANES.md shows how",
             context.config.lanes_folder().display()

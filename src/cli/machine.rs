@@ -17,7 +17,7 @@ use crate::model::{Clock, ForgeProblem, Secret, WorkerName};
 use crate::work::boxing::{Boxing, try_box};
 use crate::work::egress::Egress;
 use crate::work::lane::{Installed, Lanes};
-use crate::work::login::Logins;
+use crate::work::login::{Logins, Place};
 use crate::work::probe::Versions;
 
 /// The lanes of this machine, with its box tried. `sandbox` is false with `--no-sandbox`.
@@ -60,15 +60,17 @@ pub(super) fn egress(config: &Config) -> Egress {
 }
 
 /// A vendor's program, with the person's login of it where that is a file.
-fn installed(config: &Config, vendor: &'static Vendor) -> Installed {
+pub(super) fn installed(config: &Config, vendor: &'static Vendor) -> Installed {
     let moved = config.environment.get(OsStr::new(vendor.home.variable)).filter(|v| !v.is_empty());
     let root = without_links(&config.home).join("vendor");
     let logins = || Logins::new(root, vendor, &config.user_home, moved.map(Path::new));
+    let is_file = !vendor.home.keychain || cfg!(target_os = "linux");
     Installed {
         vendor,
         program: config.program(vendor.lane),
         model: config.models.get(vendor.lane).cloned(),
-        logins: (!vendor.home.keychain || cfg!(target_os = "linux")).then(logins),
+        place: Place::new(vendor, &config.user_home, moved.map(Path::new), is_file),
+        logins: is_file.then(logins),
     }
 }
 

@@ -15,10 +15,12 @@ mod exit;
 mod invite;
 mod lane;
 mod link;
+mod logins;
 mod machine;
 mod open;
 mod output;
 mod prefer;
+mod probe;
 mod progress;
 mod serve;
 mod setup;
@@ -76,6 +78,8 @@ enum Command {
     Demo(demo::Options),
     /// Show the lanes of this machine, and the settings claude runs under
     Lane(lane::Options),
+    /// Make one tiny real run of a vendor's lane: tokens, cost, time, and a login that stays fresh
+    Probe(probe::Options),
     /// Check this machine: logins, programs, the box, the disk
     Doctor(doctor::Options),
     /// List what happened
@@ -134,6 +138,7 @@ fn run(command: Command) -> anyhow::Result<Exit> {
             Command::Db(options) => options.run(&context).await,
             Command::Demo(options) => options.run(&context).await,
             Command::Lane(options) => options.run(&context).await,
+            Command::Probe(options) => options.run(&context).await,
             Command::Doctor(options) => options.run(&context).await,
             Command::Events(options) => options.run(&context).await,
             Command::Prefer(options) => options.run(&context).await,

@@ -10,8 +10,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Output, Tone, one_line};
 use super::time::{date, span};
-use crate::model::{Clock, Outcome, TaskId, Timestamp, WorkerId};
+use super::words;
+use crate::model::{Clock, LaneName, Outcome, TaskId, Timestamp, WorkerId};
 use crate::system::notify::Notifier;
+use crate::work::gate::Shut;
 use crate::work::{Observer, Step, StepEvent};
 
 /// Prints each step of each job. The lane's own words are in the run's log, not here.
@@ -198,6 +200,10 @@ impl Observer for Progress {
 
     fn site_back(&self, after: Duration) {
         self.line(&format!("the site is back after {}", span(after)));
+    }
+
+    fn shut(&self, lane: &LaneName, why: &Shut, now: Timestamp) {
+        self.warning(&format!("{lane}: {}", words::shut(why, now)));
     }
 
     fn warning(&self, text: &str) {

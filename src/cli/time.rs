@@ -21,6 +21,17 @@ pub fn clock_time(at: Timestamp) -> String {
     format!("{:02}:{:02} UTC", minutes.div_euclid(60).rem_euclid(24), minutes.rem_euclid(60))
 }
 
+/// `until 14:05 UTC`, with its day where that is not within a day of `now`.
+#[must_use]
+pub fn until(now: Timestamp, at: Timestamp) -> String {
+    if at.since(now) < Duration::from_secs(86_400) {
+        return format!("until {}", clock_time(at));
+    }
+    let whole = date(at + Duration::from_millis(59_999));
+    let day = whole.split(' ').next().unwrap_or_default();
+    format!("until {day} {}", clock_time(at))
+}
+
 /// `just now` within a second either way, else `5m ago`, `in 5m`.
 #[must_use]
 pub fn ago(now: Timestamp, at: Timestamp) -> String {
@@ -81,6 +92,15 @@ mod tests {
         ] {
             assert_eq!(date(Timestamp(ms)), text);
         }
+    }
+
+    #[test]
+    fn a_time_that_is_waited_for_has_its_day_where_that_is_another() {
+        let now = Timestamp(1_796_138_645_000);
+        let told = |hours: u64| until(now, now + Duration::from_secs(hours * 3600));
+        assert_eq!(told(1), "until 16:25 UTC");
+        assert_eq!(told(9), "until 00:25 UTC");
+        assert_eq!(told(26), "until 2026-12-02 17:25 UTC");
     }
 
     #[test]

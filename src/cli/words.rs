@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::output::{Tone, one_line};
-use super::time::{ago, date, span};
+use super::time::{ago, date, span, until};
 use crate::model::{
     ForgeProblem, PushProblem, RepoProblem, Scope, StopReason, TaskState, Timestamp, Usage,
     WaitReason,
 };
+use crate::work::gate::Shut;
 
 /// How a state looks.
 #[must_use]
@@ -147,6 +148,31 @@ pub fn next(state: TaskState, id: &str) -> Option<String> {
     }
 }
 
+/// Why a lane is not asked for, to follow its name and a colon.
+#[must_use]
+pub fn shut(why: &Shut, now: Timestamp) -> String {
+    match why {
+        Shut::OutOfQuota(at) => format!("out of quota {}", until(now, *at)),
+        Shut::ForgeLimit(at) => {
+            format!("the forge's rate limit is used up {}", until(now, *at))
+        }
+        Shut::Refused { until: at, log_in } => {
+            let lane = log_in.split(' ').next().unwrap_or_default();
+            format!(
+                "not logged in, or its login was refused: nothing of it is taken {} (hint: `{log_in}`, \
+                 or `relay probe {lane}` where the login is good)",
+                until(now, *at)
+            )
+        }
+        Shut::InUse(Some(holder)) => format!("its login is in use by {holder}; one run at a time"),
+        Shut::InUse(None) => "its login is in use; one run at a time".to_owned(),
+        Shut::NoLock(error) => format!("its login cannot be locked: {error}"),
+        Shut::Gone(program) => {
+            format!("its program is not at {} any more", program.display())
+        }
+    }
+}
+
 /// What a run cost. Parts that were not reported are not there; nothing at all says so.
 #[must_use]
 pub fn usage(usage: &Usage) -> String {
@@ -183,7 +209,7 @@ fn quoted(id: &str) -> String {
 }
 
 /// `12,345`.
-fn grouped(n: u64) -> String {
+pub(super) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -2,6 +2,9 @@
 //! nothing a lane puts there is ever the person's. While the run lasts both logins are kept in
 //! step: a token that was refreshed on one side would end the other's (docs/design/walls.md).
 
+mod seat;
+mod whose;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -15,6 +18,8 @@ use relay_lanes::{Home, Vendor};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 use serde_json::{Map, Value};
 
+pub use self::seat::{CLAIMING, Holder, NoSeat, Seat, look};
+pub use self::whose::{Place, Whose};
 use crate::git::remove_tree;
 use crate::model::Secret;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::model::{StopReason, TaskId, Timestamp, WorkerId};
+use super::gate::Shut;
+use crate::model::{LaneName, StopReason, TaskId, Timestamp, WorkerId};
 
 /// The steps of a job, in their order (DESIGN §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +84,8 @@ pub trait Observer: Send + Sync {
     /// The loop is alive: it could have taken up what comes. A loop that is stuck does not say so,
     /// whatever else of the process still runs.
     fn beat(&self) {}
+    /// A lane that this worker serves is not asked for, and why; said once.
+    fn shut(&self, _lane: &LaneName, _why: &Shut, _now: Timestamp) {}
     /// Something a person should know although the worker goes on.
     fn warning(&self, _text: &str) {}
 }

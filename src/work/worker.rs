@@ -11,8 +11,10 @@ use super::backoff::Ramp;
 use super::beat::beating;
 use super::claims::ClaimFile;
 use super::courier::Courier;
+use super::gate::Gate;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
+use super::login::{CLAIMING, Seat};
 use super::misfit::{self, Misfit};
 use super::persist::{Patience, persistently};
 use super::prune;
@@ -22,14 +24,12 @@ use super::stop::{Shutdown, StopSignal};
 use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
 use crate::client::{Client, ClientError};
 use crate::model::{
-    Clock, Disposition, IdError, Ids, InstanceId, Label, LaneName, Passage, StopReason, Timestamp,
-    WorkerId, WorkerName, fault,
+    Clock, IdError, Ids, InstanceId, Label, LaneName, Passage, StopReason, WorkerId, WorkerName,
+    fault,
 };
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
 const CLAIM_PATIENCE: Patience = Patience::For(Duration::from_secs(60));
-/// How long a lane that is out of quota is left alone at the most, whatever it says.
-const PAUSE_MOST: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 /// How long the last word to the site may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -190,7 +190,7 @@ impl Worker {
                 Ramp::new(self.config.interval, self.config.max_interval),
                 Arc::clone(&shared.standing),
             ),
-            pauses: Vec::new(),
+            gate: Gate::new(Arc::clone(&shared)),
             lacked: None,
             refused: None,
             jobs: JoinSet::new(),
@@ -232,8 +232,8 @@ struct Loop<'a> {
     bell: Bell,
     claim_file: ClaimFile,
     jobs: JoinSet<(LaneName, StopReason)>,
-    /// Lanes out of quota, and until when.
-    pauses: Vec<(LaneName, Timestamp)>,
+    /// Which lanes can run now.
+    gate: Gate,
     /// What the disk lacked when it was last looked at, so that it is told once.
     lacked: Option<Lacking>,
     /// By [`Clock::uptime`]: the disk, or this worker, refused a claim then. Nothing is claimed for
@@ -256,7 +256,7 @@ impl Loop<'_> {
         loop {
             observer.beat();
             let draining = shutdown.drain.is_cancelled();
-            let lanes = self.free_lanes();
+            let lanes = self.gate.open(&self.worker.config.lanes);
             let lacking = self.lacks_room();
             let disk_waits = lacking.is_some() || self.was_refused();
             let free = if draining || lanes.is_empty() || disk_waits {
@@ -293,6 +293,7 @@ impl Loop<'_> {
                 }
                 () = shutdown.drain.cancelled(), if !draining => {}
                 () = tokio::time::sleep(LOOK_AGAIN), if disk_waits => ask = true,
+                () = self.gate.changes(&self.worker.config.lanes, &lanes), if !draining => ask = true,
                 // With `--once` the bell only tells of leases that were called off.
                 ring = beating(&*observer, self.bell.next(if once { 0 } else { free }, &lanes)), if !once || !self.jobs.is_empty() => match ring {
                     Ring::Claim => ask = true,
@@ -315,8 +316,13 @@ impl Loop<'_> {
         }
     }
 
-    async fn claim(&mut self, lanes: &[LaneName]) -> Result<Claimed, WorkError> {
+    async fn claim(&mut self, open: &[LaneName]) -> Result<Claimed, WorkError> {
         let worker = self.worker;
+        let mut seats = self.gate.seats(open).await;
+        if seats.is_empty() {
+            return Ok(Claimed::Nothing);
+        }
+        let lanes = seats.iter().map(|(lane, _)| lane.clone()).collect();
         let faults = Arc::clone(&self.shared.faults);
         let opening = async { self.claim_file.open(&*worker.ids) };
         let claim_id = match fault::pass(&*faults, Passage::ClaimId, opening).await {
@@ -333,7 +339,7 @@ impl Loop<'_> {
             worker_id: worker.id.clone(),
             instance_id: worker.instance.clone(),
             claim_id,
-            lanes: Some(lanes.to_vec()),
+            lanes: Some(lanes),
             labels: Some(worker.config.labels.clone()),
         };
         let asking = persistently(&*worker.clock, &*worker.ids, CLAIM_PATIENCE, || {
@@ -350,7 +356,10 @@ impl Loop<'_> {
                     self.claim_file.answered();
                     return self.give_back(&claim, misfit).await;
                 }
-                self.start(claim);
+                let own = seats.iter().position(|(lane, _)| *lane == claim.task.lane);
+                let seat = own.and_then(|own| seats.swap_remove(own).1);
+                drop(seats);
+                self.start(claim, seat);
                 self.claim_file.answered();
                 Ok(Claimed::Job)
             }
@@ -427,8 +436,9 @@ impl Loop<'_> {
         self.refused.is_some_and(|at| now.saturating_sub(at) < LOOK_AGAIN)
     }
 
-    fn start(&mut self, claim: Claim) {
+    fn start(&mut self, claim: Claim, mut seat: Option<Seat>) {
         self.bell.reset();
+        self.gate.begins(&claim.task.lane);
         let lease = claim.lease.reference();
         let lane = claim.task.lane.clone();
         let signal = StopSignal::default();
@@ -437,9 +447,16 @@ impl Loop<'_> {
         let shared = Arc::clone(&self.shared);
         let heartbeat = self.heartbeat.clone();
         let draining = self.draining.clone();
+        if let Some(seat) = &mut seat {
+            seat.doing(&format!("{CLAIMING}, {}", claim.lease.task));
+        }
         self.jobs.spawn(async move {
-            let reason = job::run(shared, claim, signal, heartbeat, draining).await;
-            drop(holding);
+            let (began, job) = (shared.clock.now(), Arc::clone(&shared));
+            let reason = job::run(job, claim, signal, heartbeat, draining).await;
+            if let Some(seat) = &seat {
+                shared.lanes.heard(&lane, seat.whose(), began, Some(&reason), shared.clock.now());
+            }
+            drop((seat, holding));
             (lane, reason)
         });
     }
@@ -447,23 +464,10 @@ impl Loop<'_> {
     fn ended(&mut self, ended: Result<(LaneName, StopReason), tokio::task::JoinError>) {
         match ended {
             Ok((lane, reason)) => {
-                if let Disposition::Park(until) = reason.disposition() {
-                    let text = format!("{lane}: out of quota");
-                    self.shared.observer.warning(&text);
-                    let most = self.worker.clock.now() + PAUSE_MOST;
-                    self.pauses.push((lane, until.min(most)));
-                }
+                self.gate.ended(&lane, &reason);
             }
             // The lease runs out by itself; the site queues the task again.
             Err(error) => tracing::error!(%error, "a job ended without an answer"),
         }
-    }
-
-    /// The lanes that are not out of quota.
-    fn free_lanes(&mut self) -> Vec<LaneName> {
-        let now = self.worker.clock.now();
-        self.pauses.retain(|(_, until)| *until > now);
-        let paused = |lane: &LaneName| self.pauses.iter().any(|(l, _)| l == lane);
-        self.worker.config.lanes.iter().filter(|lane| !paused(lane)).cloned().collect()
     }
 }

@@ -36,6 +36,8 @@ mod full_nginx;
 mod full_outward;
 mod full_private;
 #[cfg(target_os = "linux")]
+mod full_probe;
+#[cfg(target_os = "linux")]
 mod full_site;
 #[cfg(target_os = "linux")]
 mod full_walls;
@@ -48,6 +50,7 @@ mod one_machine;
 mod preferences;
 mod quarantine;
 mod queue;
+mod quota;
 mod refusals;
 mod serve;
 mod service;

@@ -46,6 +46,8 @@ pub const VENDOR: Vendor = Vendor {
         each: false,
         // The rest are logins of a person's MCP servers.
         fields: &["claudeAiOauth"],
+        account: &[],
+        refresh: "/claudeAiOauth/refreshToken",
         tokens: &["/claudeAiOauth/accessToken", "/claudeAiOauth/refreshToken"],
         refreshed: &[
             "/claudeAiOauth/accessToken",
@@ -63,6 +65,11 @@ pub const VENDOR: Vendor = Vendor {
                 "customApiKeyResponses",
                 "userID",
                 "hasCompletedOnboarding",
+            ],
+            account: &[
+                "/oauthAccount/accountUuid",
+                "/oauthAccount/organizationUuid",
+                "/primaryApiKey",
             ],
         }),
         keychain: true,

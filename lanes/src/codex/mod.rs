@@ -41,6 +41,8 @@ pub const VENDOR: Vendor = Vendor {
         file: "auth.json",
         each: false,
         fields: &["auth_mode", "OPENAI_API_KEY", "tokens", "last_refresh"],
+        account: &["/tokens/account_id", "/OPENAI_API_KEY"],
+        refresh: "/tokens/refresh_token",
         tokens: &[
             "/OPENAI_API_KEY",
             "/tokens/id_token",

@@ -43,6 +43,8 @@ pub const VENDOR: Vendor = Vendor {
         file: "auth.json",
         each: true,
         fields: &[],
+        account: &["/user_id"],
+        refresh: "/refresh_token",
         tokens: &["/key", "/refresh_token"],
         refreshed: &["/key", "/refresh_token", "/expires_at"],
         later: "/expires_at",

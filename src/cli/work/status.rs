@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::super::context::Context;
 use super::super::exit::Exit;
+use super::super::logins::{LoginState, login_states};
 use super::super::output::{Output, Tone, one_line};
 use super::super::table::{Cell, Table};
 use super::super::time::{ago, clock_time, span};
@@ -38,6 +39,9 @@ struct Status {
     /// Lanes of this machine whose program passed relay's proxy by in its last run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     past_proxy: Vec<LaneName>,
+    /// Logins of this machine that nothing is taken for now: out of quota, refused, in use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logins: Vec<LoginState>,
     /// The last lines of the service's log.
     log: Vec<String>,
 }
@@ -57,9 +61,10 @@ impl Options {
         let answers = tokio::join!(site.status(), site.workers(), service::status(context));
         site.close().await;
         let past_proxy = passed_by(&context.config.home);
+        let logins = login_states(context);
         let log = logfile::last_lines(&context.config.home, LINES);
         let (site, workers, service) = (answers.0?, answers.1?, answers.2);
-        let status = Status { running, service, site, workers, past_proxy, log };
+        let status = Status { running, service, site, workers, past_proxy, logins, log };
         if self.json {
             context.output.json(&status)?;
         } else {
@@ -96,6 +101,12 @@ impl Status {
             text.push_str("no worker has registered; `relay work` starts one\n");
         } else {
             text.push_str(&workers(&self.workers, now, context.output));
+        }
+        if !self.logins.is_empty() {
+            text.push('\n');
+        }
+        for login in &self.logins {
+            text.push_str(&format!("{}: {}\n", login.lane, login.words(context.clock.now())));
         }
         for lane in &self.past_proxy {
             text.push_str(&format!("\n{lane}: {PASSED_BY}\n"));

@@ -9,9 +9,9 @@ mod effects;
 mod halt;
 mod keep;
 mod publish;
-mod record;
 mod report;
 mod run;
+mod transcript;
 
 use std::path::PathBuf;
 use std::sync::Arc;

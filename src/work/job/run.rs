@@ -1,6 +1,7 @@
 //! The first half of a job: from a fresh copy to one commit of what the lane left in it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::effects::{Committed, Done};
@@ -15,23 +16,17 @@ use crate::model::run::UsageText;
 use crate::model::{
     DiskProblem, Effect, Epoch, MAX_MINUTES, Passage, PushProblem, RepoProblem, StopReason, Usage,
 };
-use crate::process::{EndedBy, ProcessError, is_shortage, run_lane};
+use crate::process::is_shortage;
 use crate::work::copies::CopyDir;
-use crate::work::egress;
-use crate::work::lane::{Prepared, PreparedRun, TaskBrief};
+use crate::work::errand::Errand;
+use crate::work::lane::{Prepared, TaskBrief};
 use crate::work::observer::Step;
 use crate::work::prompt;
 use crate::work::room::{LOOK_AGAIN, Room};
-use crate::work::verdict::{self, LaneResult, conclude};
+use crate::work::verdict::LaneResult;
 
 /// How long a finished run waits for room to commit its work.
 const DISK_PATIENCE: Duration = Duration::from_secs(20 * 60);
-
-/// How often a box is tried that cannot be made.
-const BOX_TRIES: u32 = 5;
-
-/// A run that says for so long that it waits for its vendor has lost it.
-const VENDOR_PATIENCE: Duration = Duration::from_secs(600);
 
 /// The time limit of a run that nobody gave another (seed 002: "default 60").
 const MAX_RUN: Duration = Duration::from_secs(60 * 60);
@@ -237,7 +232,7 @@ impl Job {
                 format!("{} bytes, for a run of at most {minutes} min", p.run_bytes())
             })
             .await?;
-        let running = self.run_boxed(prepared, || self.prepare(mirror, base, dir));
+        let running = self.run_lane(prepared, || self.prepare(mirror, base, dir));
         let result = self.step(Step::Run, self.pass(Passage::Run, running), lane_note).await?;
         report.summary.clone_from(&result.summary);
         report.usage = Some(result.usage.clone());
@@ -339,113 +334,22 @@ impl Job {
         time_limit(self.shared.max_run, self.claim.preferences.max_minutes)
     }
 
-    /// Runs the lane. A box that was not made is tried again, with the walls of what is on the disk
-    /// then: a socket that goes away meanwhile can no longer be hidden, and the program has not begun.
-    async fn run_boxed<P: Future<Output = Result<Prepared, Stop>>>(
+    async fn run_lane<P: Future<Output = Result<Prepared, Stop>>>(
         &self,
-        mut prepared: Prepared,
+        prepared: Prepared,
         prepare: impl Fn() -> P,
     ) -> Result<LaneResult, Stop> {
-        for _ in 1..BOX_TRIES {
-            match Box::pin(self.run_lane(prepared)).await? {
-                Ran::Whole(result) => return Ok(*result),
-                Ran::NoBox(said) => self.log.line(&format!("   the box was not made: {said}")),
-            }
-            prepared = prepare().await?;
-        }
-        match Box::pin(self.run_lane(prepared)).await? {
-            Ran::Whole(result) => Ok(*result),
-            Ran::NoBox(said) => {
-                let text = format!("the box was not made, {BOX_TRIES} times: {said}");
-                Err(Stop::new(StopReason::SandboxUnavailable, text))
-            }
-        }
-    }
-
-    async fn run_lane(&self, prepared: Prepared) -> Result<Ran, Stop> {
-        let PreparedRun { run, mut reader, mut login, door } =
-            prepared.into_run(&self.shared.supervisor);
-        let redactor = run.redactor.clone();
-        let (stop, mut patience) = (self.signal.token().child_token(), Patience::default());
-        let mut transcript = self.transcript(redactor.clone()).await;
-        let mut on_line = |line: &[u8]| {
-            transcript.line(line);
-            for said in reader.line(line) {
-                let text = redactor.text(&verdict::said(&said));
-                self.log.line(&text);
-            }
-            if patience.is_over(reader.waits_for_vendor(), self.shared.clock.uptime()) {
-                stop.cancel();
-            }
+        let log = self.log.clone();
+        let errand = Errand {
+            lane: &self.claim.task.lane,
+            lanes: &self.shared.lanes,
+            supervisor: &self.shared.supervisor,
+            clock: &*self.shared.clock,
+            signal: &self.signal,
+            say: Arc::new(move |line| log.line(line)),
+            record: Some(self.transcript().await),
         };
-        let running = run_lane(run, &*self.shared.clock, stop.clone(), &mut on_line);
-        let (log, of_network) = (self.log.clone(), redactor.clone());
-        let tell = Box::new(move |line: &str| log.line(&of_network.text(line)));
-        let mut traffic = None;
-        let running = async {
-            match door {
-                Some(door) => {
-                    let (end, came) = Box::pin(door.beside(running, tell)).await;
-                    traffic = Some(came);
-                    end
-                }
-                None => running.await,
-            }
-        };
-        let end = match &mut login {
-            Some(login) => Box::pin(login.beside(running)).await,
-            None => Box::pin(running).await,
-        };
-        // What a lane left in it takes its time to remove.
-        let _its_end = tokio::task::spawn_blocking(move || drop(login)).await;
-        // A run that was called off keeps that reason, however it came to its end.
-        let end = end.map_err(|error| {
-            let own = match &error {
-                ProcessError::Start { source, .. } if is_shortage(source) => {
-                    StopReason::RepoUnusable { why: RepoProblem::Machine }
-                }
-                _ => StopReason::Crashed,
-            };
-            let reason = self.signal.reason().unwrap_or(own);
-            Stop::new(reason, error.to_string())
-        })?;
-        let unopened = traffic.is_some_and(|traffic| !traffic.opened);
-        if unopened && end.ended_by == EndedBy::Itself && end.code != Some(0) {
-            let said = String::from_utf8_lossy(&end.stderr).into_owned();
-            return Ok(Ran::NoBox(redactor.text(start_of(said.trim()).as_str())));
-        }
-        let now = self.shared.clock.now();
-        let mut result = conclude(reader, end.clone(), &self.signal, now, &redactor);
-        self.keep_transcript(transcript, &end, now, &result);
-        let lane = &self.claim.task.lane;
-        if let Some(traffic) = traffic.filter(|_| lane.process_name().is_none())
-            && egress::mind(&self.shared.lanes.relay_home, lane, traffic, result.stop.as_ref())
-        {
-            self.log.line(&format!("   network: {lane}: {}", egress::PASSED_BY));
-            result.hint = Some("`relay doctor` shows its network".to_owned());
-        }
-        Ok(Ran::Whole(Box::new(result)))
-    }
-}
-
-/// How a lane's program ended, or that it never began.
-enum Ran {
-    Whole(Box<LaneResult>),
-    /// What was said where the box should have been made.
-    NoBox(String),
-}
-
-/// Since when a run does nothing but wait for its vendor: it says so, and so never stalls.
-#[derive(Default)]
-struct Patience {
-    since: Option<Duration>,
-}
-
-impl Patience {
-    /// Whether it has waited for too long, by [`crate::model::Clock::uptime`].
-    fn is_over(&mut self, waits: bool, now: Duration) -> bool {
-        self.since = waits.then(|| self.since.unwrap_or(now));
-        self.since.is_some_and(|since| now.saturating_sub(since) >= VENDOR_PATIENCE)
+        errand.run(prepared, prepare).await
     }
 }
 
@@ -531,15 +435,6 @@ fn disk_filled(reason: &StopReason, copy: &Path) -> Option<Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_vendor_is_waited_for_so_long_and_no_longer() {
-        let at = Duration::from_secs;
-        let mut patience = Patience::default();
-        let seen = [(true, 5), (true, 604), (false, 604), (true, 610), (true, 1209), (true, 1210)];
-        let over = seen.map(|(waits, now)| patience.is_over(waits, at(now)));
-        assert_eq!(over, [false, false, false, false, false, true]);
-    }
 
     #[test]
     fn a_flag_beats_a_preference_which_beats_the_hour() {

@@ -118,6 +118,7 @@ impl<'a> From<&TaskBrief<'a>> for Place<'a> {
 /// A lane's program, ready to run.
 pub struct Prepared {
     program: Program,
+    own: PathBuf,
     limits: LaneLimits,
     redactor: Redactor,
     reader: Box<dyn Reader>,
@@ -135,6 +136,8 @@ pub struct PreparedRun {
     pub login: Option<Login>,
     /// Its way out, to be served until the run is over.
     pub door: Option<Door>,
+    /// The lane's own program, within the box.
+    pub program: PathBuf,
 }
 
 /// A lane's own part of a run.
@@ -187,12 +190,6 @@ impl Lanes {
         }
     }
 
-    /// The vendor's program of a lane, as this machine has it.
-    #[must_use]
-    pub fn installed(&self, lane: &LaneName) -> Option<&Installed> {
-        self.vendors.iter().find(|installed| installed.vendor.lane == lane.as_str())
-    }
-
     /// Whether this machine can make the box that a run of the vendor's is kept in.
     ///
     /// # Errors
@@ -229,7 +226,10 @@ impl Lanes {
     ) -> Result<Prepared, Stop> {
         // Behind a wall a program that is not there looks like one that failed.
         check_executable(lane.program).map_err(|error| {
-            Stop::new(StopReason::VendorError, error.to_string()).hint("`relay lane ls`")
+            // An update takes a vendor's program away for a moment.
+            let is_vendors = place.lane.process_name().is_none();
+            let reason = if is_vendors { StopReason::Crashed } else { StopReason::VendorError };
+            Stop::new(reason, error.to_string()).hint("`relay lane ls`")
         })?;
         let (path, args, cwd, door) = match around {
             Around::Walls(wall) if wall.has_walls() => {
@@ -244,6 +244,7 @@ impl Lanes {
                 (path, args, lane.cwd.to_owned(), None)
             }
         };
+        let own = lane.program.to_owned();
         let Described { invocation, mut env, reader, login, .. } = lane;
         env.push((COPY_MARK.into(), place.folder.into()));
         if matches!(around, Around::Walls(wall) if wall.has_walls()) {
@@ -257,6 +258,7 @@ impl Lanes {
         }
         Ok(Prepared {
             program: Program { path, args, env, cwd, stdin: invocation.stdin },
+            own,
             limits: LaneLimits {
                 time: place.time,
                 stall: invocation.streams_events.then_some(STALL),
@@ -393,8 +395,8 @@ impl Prepared {
     /// The run, with `supervisor` (relay's own program) between worker and lane.
     #[must_use]
     pub fn into_run(self, supervisor: &Path) -> PreparedRun {
-        let Self { program, limits, redactor, reader, login, door } = self;
+        let Self { program, own, limits, redactor, reader, login, door } = self;
         let run = LaneRun { supervisor: supervisor.to_owned(), program, limits, redactor };
-        PreparedRun { run, reader, login, door }
+        PreparedRun { run, reader, login, door, program: own }
     }
 }

@@ -8,9 +8,10 @@ use relay_lanes::{VENDORS, Vendor, codex};
 use relay_sandbox::{EnvRequest, clean_env};
 
 use super::Lanes;
-use crate::model::{ModelName, RepoProblem, RunPreferences, StopReason};
+use crate::model::{LaneName, ModelName, RepoProblem, RunPreferences, StopReason, Timestamp};
 use crate::work::job::Stop;
-use crate::work::login::{Login, Logins};
+use crate::work::login::{Login, Logins, Place, Whose};
+use crate::work::quota::Marks;
 
 /// A vendor's program, as this machine has it.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Installed {
     /// The model it is asked for, where the environment names one (RELAY_MODEL_CLAUDE, …): it
     /// beats a preference.
     pub model: Option<String>,
+    /// Where its login is.
+    pub place: Place,
     /// Where its homes of runs are made. `None` where its login is no file: claude's on macOS.
     pub logins: Option<Logins>,
 }
@@ -40,6 +43,12 @@ impl Installed {
     pub fn out_of_reach(&self) -> Option<(&'static str, &'static str)> {
         let lost = self.logins.as_ref().is_some_and(|logins| !logins.are_there());
         (lost && self.vendor.lane == codex::VENDOR.lane).then_some(super::codex::OUT_OF_REACH)
+    }
+
+    /// Whether it was here as relay started and is not now: it is being updated, or was removed.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.program.as_deref().is_some_and(|program| !program.exists())
     }
 
     pub(super) fn program(&self) -> Result<&Path, Stop> {
@@ -66,6 +75,33 @@ impl Lanes {
     #[must_use]
     pub fn probe_env(&self, vendor: &Vendor) -> Vec<(OsString, OsString)> {
         self.vendor_env(vendor, None, ("", ""))
+    }
+
+    /// The vendor's program of a lane, where it is a vendor's.
+    #[must_use]
+    pub fn installed(&self, lane: &LaneName) -> Option<&Installed> {
+        self.vendors.iter().find(|installed| installed.vendor.lane == lane.as_str())
+    }
+
+    /// Whose login a run of it would be under now.
+    #[must_use]
+    pub fn whose(&self, installed: &Installed) -> Whose {
+        installed.place.whose(&self.parent_env, &self.pass_env)
+    }
+
+    /// Keeps what a run that began at `began` showed of the login it was under.
+    pub fn heard(
+        &self,
+        lane: &LaneName,
+        whose: &Whose,
+        began: Timestamp,
+        stop: Option<&StopReason>,
+        now: Timestamp,
+    ) {
+        // A program that is not there said nothing.
+        if let Some(installed) = self.installed(lane).filter(|known| known.program.is_some()) {
+            Marks::of(&self.relay_home).heard(installed.vendor, whose, began, stop, now);
+        }
     }
 
     pub(super) fn vendor_env(

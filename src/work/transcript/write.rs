@@ -56,6 +56,11 @@ impl Recorder {
         recorder
     }
 
+    /// From now on leaves out what this redactor finds.
+    pub fn hide(&mut self, redactor: Redactor) {
+        self.redactor = redactor;
+    }
+
     /// Takes one line of standard output as the lane's reader gets it.
     pub fn line(&mut self, line: &[u8]) {
         if self.file.is_none() {
