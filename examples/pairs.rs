@@ -56,7 +56,8 @@ async fn register(queue: &Queue) -> anyhow::Result<Claimant> {
     };
     let worker = queue.register(new).await?.worker.id;
     let claim_id = SystemIds.uuid().parse()?;
-    Ok(Claimant { worker, instance, claim_id, lanes: None, labels: None })
+    let except = Vec::new();
+    Ok(Claimant { worker, instance, claim_id, lanes: None, labels: None, except })
 }
 
 async fn link(queue: &Queue) -> anyhow::Result<()> {

@@ -166,6 +166,7 @@ impl Hand {
             claim_id: SystemIds.uuid().parse()?,
             lanes: None,
             labels: None,
+            except: Vec::new(),
         })
     }
 

@@ -59,7 +59,7 @@ pub(crate) const CLAUDE: &[Known] = &[Known {
     what: "this is what npm installs by itself where Node.js is older than 22, 135 versions behind; \
            npm install -g @anthropic-ai/claude-code@2.1.332 runs there too",
     source: "installed and run on 2026-11-29 and 30 (2.1.197 and 2.1.332 under Node.js 20): it does \
-             its tasks, and tells by its result what 2.1.332 tells on standard error",
+             its tasks, and names no reason (startup_failure_reason) where its sandbox is missing",
 }];
 
 pub(crate) const CODEX: &[Known] = &[Known {
@@ -68,7 +68,8 @@ pub(crate) const CODEX: &[Known] = &[Known {
     what: "it ends before every run, for it does not know a setting that keeps other agents out of \
            one (agents.enabled)",
     source: "run on 2026-11-30: 0.140.0, 0.144.5 and 0.144.6 end with code 1 and `invalid type: \
-             boolean`, 0.145.0, 0.146.0, 0.149.0, 0.153.0 and 0.171.0 do not",
+             boolean`; 0.145.0, 0.146.0, 0.149.0 and 0.153.0 begin, and 0.145.0 and 0.171.0 do all \
+             that the tests with the real program ask",
 }];
 
 /// 1.0.5, the other version that there is, was run on 2026-11-30 and does as 1.0.41.

@@ -24,6 +24,6 @@ pub use tasks::{
 pub use tokens::{CreateToken, CreatedToken, Plaintext, RevokeToken, RevokedToken, Tokens, WhoAmI};
 pub use work::{
     Claim, ClaimAnswer, ClaimRequest, Doorbell, DoorbellQuery, HeartbeatAnswer, HeartbeatRequest,
-    LeaseAnswer, LogChunk, LogTaken, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest,
-    StartRequest, Workers,
+    LeaseAnswer, LogChunk, LogTaken, OrderRequest, RecordRequest, RegisterRequest, ReleaseAnswer,
+    ReleaseRequest, StartRequest, Workers,
 };

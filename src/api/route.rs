@@ -20,6 +20,8 @@ pub const REVISION: u32 = 1;
 
 /// `POST`: register. `GET`: list.
 pub const WORKERS: &str = "/workers";
+/// `POST`: a person pauses, resumes or drains a worker.
+pub const ORDERS: &str = "/workers/orders";
 /// `POST`.
 pub const HEARTBEAT: &str = "/workers/{id}/heartbeat";
 /// `GET`, may be held.

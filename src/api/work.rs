@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ClaimId, Effect, Epoch, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId,
-    RunPreferences, StopReason, Task, Timestamp, Usage, Worker, WorkerId, WorkerName,
+    ClaimId, Effect, Epoch, InstanceId, Label, LaneName, Lease, LeaseRef, Order, Orders, Project,
+    RepoName, RunId, RunPreferences, StopReason, Task, Timestamp, Usage, Worker, WorkerId,
+    WorkerName,
 };
 
 /// `POST /workers`. The answer is the [`crate::model::Worker`].
@@ -57,6 +58,9 @@ pub struct HeartbeatRequest {
 pub struct HeartbeatAnswer {
     /// One for each lease named, in the same order.
     pub leases: Vec<LeaseAnswer>,
+    /// What people told the worker, where the site knows.
+    #[serde(default)]
+    pub orders: Option<Orders>,
 }
 
 /// What became of one lease.
@@ -96,6 +100,14 @@ pub struct DoorbellQuery {
     /// How long the answer may be held, in seconds, at most 300.
     #[serde(default)]
     pub wait: u32,
+    /// Comma-separated repositories of which the worker would take nothing now.
+    #[serde(default)]
+    pub except: Option<String>,
+    /// What people told the worker, as far as it knows: `!` for a drain, `*` for a pause of the
+    /// whole worker, else the paused lanes, comma-separated in this order. Where the site knows
+    /// better it answers at once.
+    #[serde(default)]
+    pub told: Option<String>,
 }
 
 /// The doorbell's answer. Reading it writes nothing.
@@ -109,6 +121,24 @@ pub struct Doorbell {
     pub ts: Timestamp,
     /// Leases of this worker that were called off since it was last told.
     pub revoked: Vec<LeaseRef>,
+    /// What people told the worker that asks.
+    #[serde(default)]
+    pub orders: Option<Orders>,
+}
+
+/// `POST /workers/orders`. The answer is the [`crate::model::Worker`] as it stands then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OrderRequest {
+    /// Which worker.
+    pub worker: WorkerName,
+    /// What it is told.
+    pub order: Order,
+    /// The lanes that are paused or resumed; none is the whole worker. Of no drain.
+    #[serde(default)]
+    pub lanes: Vec<LaneName>,
+    /// The person.
+    pub by: String,
 }
 
 /// `POST /work/claim`.
@@ -127,6 +157,9 @@ pub struct ClaimRequest {
     /// The labels it has; those it registered when left out.
     #[serde(default)]
     pub labels: Option<Vec<Label>>,
+    /// Repositories of which it would take nothing now: it has as many runs of them as it may.
+    #[serde(default)]
+    pub except: Vec<RepoName>,
 }
 
 /// The answer to a claim: `claim: null` when nothing is claimable.

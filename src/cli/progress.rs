@@ -10,8 +10,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::output::{Output, Tone, one_line};
 use super::time::{date, span};
-use super::words;
-use crate::model::{Clock, LaneName, Outcome, TaskId, Timestamp, WorkerId};
+use super::words::{self, actor};
+use crate::model::{Clock, LaneName, Orders, Outcome, Pause, TaskId, Timestamp, WorkerId};
 use crate::system::notify::Notifier;
 use crate::work::gate::Shut;
 use crate::work::{Observer, Step, StepEvent};
@@ -204,6 +204,35 @@ impl Observer for Progress {
 
     fn shut(&self, lane: &LaneName, why: &Shut, now: Timestamp) {
         self.warning(&format!("{lane}: {}", words::shut(why, now)));
+    }
+
+    fn ordered(&self, orders: &Orders, running: &[TaskId]) {
+        let runs: Vec<String> = running.iter().map(ToString::to_string).collect();
+        let runs = match &runs[..] {
+            [] => "nothing runs".to_owned(),
+            runs => format!("waits for {}", runs.join(", ")),
+        };
+        if let Some(drain) = &orders.drain {
+            let text = format!("told to end by {}: nothing new is taken; {runs}", actor(&drain.by));
+            self.line(&text);
+            if let Some(manager) = &self.manager {
+                manager.status(&format!("draining: {runs}"));
+            }
+            return;
+        }
+        let word = |pause: &Pause| {
+            let what = pause.lane.as_ref().map_or("everything", |lane| lane.as_str());
+            format!("{what} paused by {}", actor(&pause.by))
+        };
+        let words: Vec<String> = orders.paused.iter().map(word).collect();
+        let text = match &words[..] {
+            [] => "resumed: every lane is taken again".to_owned(),
+            words => format!("{}; `relay work resume` goes on", words.join(", ")),
+        };
+        self.line(&text);
+        if let Some(manager) = &self.manager {
+            manager.status(&text);
+        }
     }
 
     fn warning(&self, text: &str) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::output::{Tone, one_line};
 use super::time::{ago, date, span, until};
 use crate::model::{
-    ForgeProblem, PushProblem, RepoProblem, Scope, StopReason, TaskState, Timestamp, Usage,
+    Actor, ForgeProblem, PushProblem, RepoProblem, Scope, StopReason, TaskState, Timestamp, Usage,
     WaitReason,
 };
 use crate::work::gate::Shut;
@@ -36,6 +36,17 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
             date(*until),
             ago(now, *until)
         ),
+        WaitReason::WorkersPaused { workers, by, since } => {
+            let names: Vec<&str> = workers.iter().map(|name| name.as_str()).collect();
+            format!(
+                "every worker that could take it is paused, or told to end, by {} since {} ({}): {}; \
+                 `relay work resume WORKER` lets one go on",
+                actor(by),
+                date(*since),
+                ago(now, *since),
+                names.join(", ")
+            )
+        }
         WaitReason::Unreachable { error } => {
             format!("its repository could not be looked at: {}", one_line(error))
         }
@@ -110,6 +121,12 @@ pub fn scope_words(scope: &Scope) -> String {
         Scope::Project { slug } => format!("project {slug}"),
         Scope::ProjectLane { slug, lane } => format!("project {slug}, lane {lane}"),
     }
+}
+
+/// `user:ann` as a person reads it.
+#[must_use]
+pub fn actor(by: &Actor) -> &str {
+    by.0.strip_prefix("user:").unwrap_or(&by.0)
 }
 
 /// Who has spent a budget.

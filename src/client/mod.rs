@@ -20,9 +20,9 @@ use crate::api::route::{self, PREFIX, project_path, task_path, worker_path};
 use crate::api::{
     CancelRequest, ClaimAnswer, ClaimRequest, CreateTask, Doorbell, DoorbellQuery, EventsAnswer,
     EventsQuery, HealthAnswer, HeartbeatAnswer, HeartbeatRequest, LinkProject, LocalPull,
-    LogAnswer, LogChunk, LogQuery, LogTaken, OpenLocalPull, PreferRequest, Preferences, Projects,
-    REVISION, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, SetDone, StartRequest,
-    StatusAnswer, TaskDetail, Tasks, TasksQuery, Workers,
+    LogAnswer, LogChunk, LogQuery, LogTaken, OpenLocalPull, OrderRequest, PreferRequest,
+    Preferences, Projects, REVISION, RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest,
+    SetDone, StartRequest, StatusAnswer, TaskDetail, Tasks, TasksQuery, Workers,
 };
 use crate::model::{
     Event, LeaseRef, Preference, Project, RepoName, Secret, Task, TaskId, TaskState, Worker,
@@ -119,6 +119,11 @@ impl Client {
         request: &HeartbeatRequest,
     ) -> Result<HeartbeatAnswer, ClientError> {
         self.say(&worker_path(route::HEARTBEAT, worker), request).await
+    }
+
+    /// Tells a worker to pause, to go on or to end; answers how it stands then. May be repeated.
+    pub async fn order(&self, request: &OrderRequest) -> Result<Worker, ClientError> {
+        self.transport.post(&plain(route::ORDERS), request).await
     }
 
     /// Reads the doorbell, held for `query.wait` seconds.

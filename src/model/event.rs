@@ -19,6 +19,12 @@ pub enum EventKind {
     WorkerOnline,
     /// A worker reported offline.
     WorkerOffline,
+    /// Somebody paused a worker, or a lane of it.
+    WorkerPaused,
+    /// Somebody resumed it.
+    WorkerResumed,
+    /// Somebody told a worker to end once its runs have.
+    WorkerDraining,
     /// A task was made, or set back to queued.
     TaskQueued,
     /// A task waits for a time.
@@ -50,10 +56,13 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    const ALL: [(Self, &'static str); 17] = [
+    const ALL: [(Self, &'static str); 20] = [
         (Self::WorkerRegistered, "worker.registered"),
         (Self::WorkerOnline, "worker.online"),
         (Self::WorkerOffline, "worker.offline"),
+        (Self::WorkerPaused, "worker.paused"),
+        (Self::WorkerResumed, "worker.resumed"),
+        (Self::WorkerDraining, "worker.draining"),
         (Self::TaskQueued, "task.queued"),
         (Self::TaskParked, "task.parked"),
         (Self::TaskRetried, "task.retried"),

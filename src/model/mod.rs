@@ -10,6 +10,7 @@ pub mod host;
 pub mod id;
 pub mod lease;
 pub mod money;
+pub mod order;
 pub mod preference;
 pub mod project;
 pub mod refusal;
@@ -33,6 +34,7 @@ pub use id::{
 };
 pub use lease::{LEASE, Lease, LeaseRef};
 pub use money::Cents;
+pub use order::{Drain, Order, Orders, Pause};
 pub use preference::{MAX_MINUTES, MAX_TURNS, Preference, PreferenceKey, RunPreferences, Scope};
 pub use project::{ForgeKind, Project};
 pub use refusal::{ForgeProblem, PushProblem, RepoProblem};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Cents, Epoch, IdError, Label, LaneName, Scope, StopReason, TaskId, Timestamp, WorkerId,
+    Actor, Cents, Epoch, IdError, Label, LaneName, Scope, StopReason, TaskId, Timestamp, WorkerId,
     WorkerName,
 };
 
@@ -182,6 +182,15 @@ pub enum WaitReason {
     Paused {
         /// When the first of them goes on.
         until: Timestamp,
+    },
+    /// Every worker that could take it was told by people to take nothing of its lane, or to end.
+    WorkersPaused {
+        /// Those workers.
+        workers: Vec<WorkerName>,
+        /// Who told the last of them.
+        by: Actor,
+        /// When.
+        since: Timestamp,
     },
     /// Every worker that could take it is busy, or is about to ask.
     Busy,

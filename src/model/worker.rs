@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Label, LaneName, LeaseRef, Timestamp, WorkerId, WorkerName};
+use super::{Label, LaneName, LeaseRef, Orders, Timestamp, WorkerId, WorkerName};
 
 /// How a worker is seen from the site (seed 002: online < 2 min, idle < 1 h, else offline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -69,4 +69,7 @@ pub struct Worker {
     pub interval_ms: Option<u64>,
     /// The leases it holds.
     pub leases: Vec<LeaseRef>,
+    /// What people told it; a site of an earlier version says nothing.
+    #[serde(default, skip_serializing_if = "Orders::is_none")]
+    pub orders: Orders,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::QueueError;
 use super::types::Claimant;
-use crate::model::{COST_MOST, COUNT_MOST, LeaseRef, Usage};
+use crate::model::{COST_MOST, COUNT_MOST, LaneName, LeaseRef, Usage};
 use crate::store::NewWorker;
 
 /// Lanes, labels or forges of one worker: far more than a machine has, and each is a parameter of
@@ -49,7 +49,12 @@ pub(super) fn of_worker(worker: &NewWorker) -> Result<(), QueueError> {
 
 pub(super) fn of_claim(claim: &Claimant) -> Result<(), QueueError> {
     listed("lanes", claim.lanes.as_ref().map_or(0, Vec::len), LISTED_MOST)?;
-    listed("labels", claim.labels.as_ref().map_or(0, Vec::len), LISTED_MOST)
+    listed("labels", claim.labels.as_ref().map_or(0, Vec::len), LISTED_MOST)?;
+    listed("repositories", claim.except.len(), LISTED_MOST)
+}
+
+pub(super) fn of_order(lanes: &[LaneName]) -> Result<(), QueueError> {
+    listed("lanes", lanes.len(), LISTED_MOST)
 }
 
 pub(super) fn of_heartbeat(leases: &[LeaseRef]) -> Result<(), QueueError> {

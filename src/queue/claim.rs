@@ -6,8 +6,8 @@ use crate::store::{Claim, ClaimedRow};
 
 impl Queue {
     /// Leases the oldest queued task whose lane and labels the claimant has, and whose forge it is
-    /// logged in to (of a local project: on whose machine it is). Expired leases are swept first.
-    /// `None` when there is nothing, or when the claim id belongs to a run that the worker has
+    /// logged in to (of a local project: on whose machine it is), unless people told it to take
+    /// nothing of it ([`Queue::order`]). Expired leases are swept first. `None` when there is nothing, or when the claim id belongs to a run that the worker has
     /// already finished.
     pub async fn claim(&self, c: &Claimant) -> Result<Option<Claimed>, QueueError> {
         let inner = &self.inner;
@@ -29,6 +29,7 @@ impl Queue {
             run: &self.new_id()?,
             lanes: &lanes,
             labels: &labels,
+            except: &c.except,
             now,
             expires_at: now + LEASE,
         };

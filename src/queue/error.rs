@@ -1,6 +1,6 @@
 //! Why the queue did not do it.
 
-use crate::model::{LeaseRef, TaskId, TaskState};
+use crate::model::{LaneName, LeaseRef, TaskId, TaskState, WorkerName};
 use crate::store::StoreError;
 
 /// Why the queue did not do it. Nothing was changed.
@@ -21,6 +21,16 @@ pub enum QueueError {
     /// The worker is unknown, or a newer instance has its name.
     #[error("worker `{0}` is not registered, or another instance of it is")]
     WorkerUnknown(String),
+    /// A lane that the worker neither serves nor has paused.
+    #[error("worker `{worker}` does not serve the lane `{lane}`")]
+    NotServed {
+        /// The worker.
+        worker: WorkerName,
+        /// The lane.
+        lane: LaneName,
+        /// The lanes that it serves.
+        serves: Vec<LaneName>,
+    },
     /// What was asked does not fit the state the task is in.
     #[error("task `{task}` is {state}: {why}")]
     Conflict {

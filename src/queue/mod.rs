@@ -15,6 +15,7 @@ mod error;
 mod growth;
 mod invites;
 mod lease;
+mod orders;
 mod projects;
 mod runs;
 mod seen;

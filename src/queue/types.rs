@@ -1,8 +1,8 @@
 //! What the queue takes and gives, beside the nouns of `model`.
 
 use crate::model::{
-    ClaimId, Effect, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RunId, RunPreferences,
-    StopReason, Task, Timestamp, Usage, Worker, WorkerId,
+    ClaimId, Effect, InstanceId, Label, LaneName, Lease, LeaseRef, Project, RepoName, RunId,
+    RunPreferences, StopReason, Task, Timestamp, Usage, Worker, WorkerId,
 };
 
 /// The answer to [`super::Queue::register`].
@@ -42,6 +42,8 @@ pub struct Claimant {
     pub lanes: Option<Vec<LaneName>>,
     /// The labels it has; those it registered when `None`.
     pub labels: Option<Vec<Label>>,
+    /// Repositories it would take nothing of now.
+    pub except: Vec<RepoName>,
 }
 
 /// A claimed task and what its job needs.

@@ -2,7 +2,8 @@
 
 use super::{Need, Queue, QueueError};
 use crate::model::{
-    ForgeKind, Label, TaskId, TaskState, Timestamp, WaitReason, Worker, WorkerId, WorkerState,
+    ForgeKind, Label, LaneName, Orders, TaskId, TaskState, Timestamp, WaitReason, Worker, WorkerId,
+    WorkerState,
 };
 use crate::store::BudgetStop;
 
@@ -69,12 +70,30 @@ fn why(need: &Need, workers: &[Worker], paused: &[(WorkerId, Timestamp)]) -> Wai
             };
         }
     };
+    if let Some(reason) = told_not_to(&need.lane, &able) {
+        return reason;
+    }
+    let able = able.into_iter().filter(|worker| worker.orders.let_take(&need.lane));
+    let able: Vec<&Worker> = able.collect();
     let until = |worker: &&Worker| paused.iter().find(|(id, _)| *id == worker.id).map(|p| p.1);
     let pauses: Option<Vec<Timestamp>> = able.iter().map(until).collect();
     match pauses.and_then(|pauses| pauses.into_iter().min()) {
         Some(until) => WaitReason::Paused { until },
         None => WaitReason::Busy,
     }
+}
+
+/// Where people told all of these to take nothing of the lane.
+fn told_not_to(lane: &LaneName, workers: &[&Worker]) -> Option<WaitReason> {
+    let word = |worker: &&Worker| {
+        let Orders { drain, .. } = &worker.orders;
+        let pause = worker.orders.pause_of(lane).map(|pause| (pause.at, pause.by.clone()));
+        pause.or(drain.as_ref().map(|drain| (drain.at, drain.by.clone())))
+    };
+    let words: Vec<_> = workers.iter().map(word).collect::<Option<_>>()?;
+    let (since, by) = words.into_iter().max_by_key(|(at, _)| *at)?;
+    let workers = workers.iter().map(|worker| worker.name.clone()).collect();
+    Some(WaitReason::WorkersPaused { workers, by, since })
 }
 
 /// The workers that could take it, at least one; else the first demand that no worker is left to
@@ -128,6 +147,7 @@ mod tests {
             last_seen: Timestamp(0),
             interval_ms: None,
             leases: Vec::new(),
+            orders: Orders::default(),
         }
     }
 

@@ -100,7 +100,7 @@ impl Queue {
     }
 
     /// What this process heard of the worker since the database did.
-    fn with_memory(&self, mut worker: Worker, now: Timestamp) -> Worker {
+    pub(super) fn with_memory(&self, mut worker: Worker, now: Timestamp) -> Worker {
         let Some(known) = self.inner.seen.get(&worker.id) else { return worker };
         // What is ahead of us was stamped before the clock went back.
         if known.last_seen > worker.last_seen || worker.last_seen > now {

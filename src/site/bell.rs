@@ -15,7 +15,9 @@ pub use board::{Ask, Reading};
 use board::{Board, Place, Told};
 
 use crate::api::Doorbell;
-use crate::model::{Clock, InstanceId, LaneName, LeaseRef, TaskId, Timestamp, Worker, WorkerId};
+use crate::model::{
+    Clock, InstanceId, LaneName, LeaseRef, Orders, RepoName, TaskId, Timestamp, Worker, WorkerId,
+};
 use crate::queue::Need;
 
 /// The longest a doorbell is held (DESIGN §3).
@@ -96,6 +98,16 @@ impl Bell {
         self.with(|board, now| board.registered(worker, instance, ended, now));
     }
 
+    /// People told the worker something, and this is all that it was told: it hears of it at once.
+    pub fn ordered(&self, worker: &WorkerId, orders: Orders) {
+        self.with(|board, now| board.ordered(worker, orders, now));
+    }
+
+    /// What people told the worker; `None` where memory does not tell.
+    pub fn orders(&self, worker: &WorkerId) -> Option<Orders> {
+        self.lock().board.orders(worker)
+    }
+
     /// Whether this is the worker's living instance; `None` where memory does not tell.
     pub fn knows(&self, worker: &WorkerId, instance: Option<&InstanceId>) -> Option<bool> {
         self.lock().board.knows(worker, instance)
@@ -148,8 +160,14 @@ impl Bell {
     }
 
     /// A claim came back empty. True where the bell had expected otherwise.
-    pub fn declined(&self, worker: &WorkerId, lanes: Option<&[LaneName]>, began: Reading) -> bool {
-        self.with(|board, now| board.declined(worker, lanes, began, now))
+    pub fn declined(
+        &self,
+        worker: &WorkerId,
+        lanes: Option<&[LaneName]>,
+        except: &[RepoName],
+        began: Reading,
+    ) -> bool {
+        self.with(|board, now| board.declined(worker, lanes, except, began, now))
     }
 
     /// When [`Bell::tick`] is due.
@@ -236,7 +254,8 @@ impl<'a> Held<'a> {
 
     fn answer(&self) -> Doorbell {
         self.told(|board, now| board.answer(self.place, now)).unwrap_or_else(|| {
-            let none = Told { version: self.bell.version(), queued: 0, revoked: Vec::new() };
+            let (version, queued, revoked) = (self.bell.version(), 0, Vec::new());
+            let none = Told { version, queued, revoked, orders: None };
             none.at(self.bell.clock.now())
         })
     }
@@ -248,8 +267,8 @@ impl<'a> Held<'a> {
 
 impl Told {
     fn at(self, ts: Timestamp) -> Doorbell {
-        let Self { version, queued, revoked } = self;
-        Doorbell { version, queued, ts, revoked }
+        let Self { version, queued, revoked, orders } = self;
+        Doorbell { version, queued, ts, revoked, orders }
     }
 }
 

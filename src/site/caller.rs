@@ -76,6 +76,29 @@ impl Caller {
         }
     }
 
+    /// Whether this caller may tell the worker of this name to pause, to go on or to end: its own
+    /// machine may, and an admin.
+    ///
+    /// # Errors
+    /// The refusal, where its token is another worker's.
+    pub(super) fn order(&self, name: &WorkerName) -> Answer<()> {
+        match self {
+            Self::Bearer(bearer) if !self.may(TokenScope::Admin) => match &bearer.worker {
+                Some(own) if own == name => Ok(()),
+                Some(own) => {
+                    let text = format!("the token is worker `{own}`'s, and tells `{name}` nothing");
+                    Err(forbidden(text)
+                        .hint(format!(
+                            "run it on the machine of `{name}`, or with an admin's token"
+                        ))
+                        .into())
+                }
+                None => Err(forbidden("the token speaks for no worker").into()),
+            },
+            _ => Ok(()),
+        }
+    }
+
     /// Whether this caller may speak for the worker: its heartbeat, its leases, its place at the
     /// bell. The one place where a token meets the worker that a request names.
     ///

@@ -20,6 +20,7 @@ pub mod line;
 pub mod logs;
 pub mod metrics;
 mod openapi;
+mod orders;
 pub mod owner;
 pub mod page;
 mod probe;

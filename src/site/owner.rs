@@ -457,6 +457,7 @@ impl Owner {
             tick,
             standing: Standing::default(),
             linked: Notify::new(),
+            orders: super::orders::Turns::default(),
             linking: tokio::sync::Mutex::new(()),
             writes: TaskTracker::new(),
             closing: closing.clone(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::api::route::DOCS;
 use crate::api::{Code, PREFIX, Problem};
-use crate::model::{DiskProblem, IdError};
+use crate::model::{DiskProblem, IdError, LaneName};
 use crate::queue::{QueueError, StoreError};
 
 /// When to ask again that which the database could not do now, in seconds: a server that starts
@@ -115,7 +115,15 @@ impl From<QueueError> for Refusal {
             }
             QueueError::NotFound { what: "project", .. } => problem(Code::NotFound)
                 .hint("link the repository first: `relay link PATH` or `relay link OWNER/REPO`"),
+            QueueError::NotFound { what: "worker", .. } => {
+                problem(Code::NotFound).hint("`relay work status` lists the workers")
+            }
             QueueError::NotFound { .. } => problem(Code::NotFound),
+            QueueError::NotServed { worker, serves, .. } => {
+                let serves: Vec<&str> = serves.iter().map(LaneName::as_str).collect();
+                let hint = format!("{worker} serves {}", serves.join(", "));
+                problem(Code::NotFound).hint(hint)
+            }
             QueueError::LeaseLost(_) => problem(Code::LeaseLost),
             QueueError::WorkerUnknown(_) => problem(Code::WorkerUnknown),
             QueueError::Conflict { task, .. } => problem(Code::Conflict)

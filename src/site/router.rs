@@ -14,7 +14,7 @@ use super::gate::{Gate, gate};
 use super::problem::Refusal;
 use super::route::Route;
 use super::state::Site;
-use super::{approve, feed, page, probe, projects, setup, tasks, tokens, work};
+use super::{approve, feed, orders, page, probe, projects, setup, tasks, tokens, work};
 use crate::api::route;
 use crate::api::{Code, Doorbell, Problem};
 use crate::model::TokenScope::{self, Admin, FeedRead, TasksWrite, WorkClaim};
@@ -44,6 +44,10 @@ fn work_routes() -> Vec<Route> {
         Route::get(route::WORKERS, work::workers)
             .may(&[FeedRead])
             .says("Lists every worker that ever registered, with its state and its leases."),
+        Route::post(route::ORDERS, orders::order)
+            .may(&[WorkClaim])
+            .refuses(&[Code::NotFound, Code::Forbidden])
+            .says("Pauses, resumes or drains a worker, or lanes of it; a worker's token does so for its own."),
         Route::post(route::HEARTBEAT, work::heartbeat)
             .may(&[WorkClaim])
             .refuses(&[WorkerUnknown])

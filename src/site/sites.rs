@@ -51,6 +51,8 @@ pub(super) enum Notice {
     Registered { worker: WorkerId, instance: InstanceId, ended: Vec<LeaseRef> },
     /// A worker said that it goes.
     Left { worker: WorkerId },
+    /// People told a worker something.
+    Ordered { worker: WorkerId },
     /// A token was made or revoked.
     Tokens,
     /// A repository was linked.

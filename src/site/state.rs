@@ -14,6 +14,7 @@ use super::forges::Forges;
 use super::limits::Rates;
 use super::logs::Logs;
 use super::metrics::Metrics;
+use super::orders::Turns;
 use super::page::Pages;
 use super::problem::{Answer, Refusal};
 use super::setup::Tries;
@@ -56,6 +57,8 @@ pub struct Site {
     pub standing: Standing,
     /// Rung where a repository was linked: it is looked at before its turn.
     pub linked: Notify,
+    /// The turns of what workers are told.
+    pub orders: Turns,
     /// Links are made one after another, so that two do not take one slug.
     pub linking: tokio::sync::Mutex<()>,
     /// Writes under way; they are ended also where the caller hangs up.

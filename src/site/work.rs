@@ -23,7 +23,7 @@ use crate::api::{
     HeartbeatRequest, LeaseAnswer, LocalPull, LogChunk, LogTaken, OpenLocalPull, Problem,
     RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, StartRequest, Workers,
 };
-use crate::model::{InstanceId, LaneName, LeaseRef, Task, Worker, WorkerId};
+use crate::model::{InstanceId, LaneName, LeaseRef, RepoName, Task, Worker, WorkerId};
 use crate::queue::{Claimant, Claimed, LeaseRenewal, LocalPullRow, NewWorker, RunEnd};
 
 /// A held answer begins after this, and then says a blank as often, so that proxies keep the line
@@ -44,6 +44,7 @@ pub(super) async fn register(
     site.write(async move {
         let site = inner;
         let instance = request.instance_id.clone();
+        let written = site.orders.written();
         let registered = site
             .queue
             .register(NewWorker {
@@ -62,7 +63,8 @@ pub(super) async fn register(
         for lease in &registered.ended {
             site.logs.ended(lease);
         }
-        site.bell.registered(&registered.worker, Some(instance.clone()), &registered.ended);
+        let (worker, ended) = (&registered.worker, &registered.ended);
+        site.registered(worker, Some(instance.clone()), ended, written).await?;
         site.sites.tell(Notice::Registered {
             worker: registered.worker.id.clone(),
             instance,
@@ -113,7 +115,8 @@ pub(super) async fn heartbeat(
             site.bell.left(&worker);
             site.sites.tell(Notice::Left { worker: worker.clone() });
         }
-        Ok(Json(HeartbeatAnswer { leases: answers }))
+        let orders = site.bell.orders(&worker);
+        Ok(Json(HeartbeatAnswer { leases: answers, orders }))
     })
     .await
 }
@@ -125,6 +128,8 @@ pub(super) async fn doorbell(
 ) -> Answer<Response> {
     let lanes = query.lanes.split(',').map(str::trim).filter(|lane| !lane.is_empty());
     let lanes = lanes.map(str::parse).collect::<Result<Vec<LaneName>, _>>()?;
+    let except = query.except.as_deref().unwrap_or_default().split(',').filter(|s| !s.is_empty());
+    let except = except.map(str::parse).collect::<Result<Vec<RepoName>, _>>()?;
     if let Some(worker) = &query.worker_id {
         caller.speak_for(&site, worker).await?;
         introduce(&site, worker, query.instance_id.as_ref()).await?;
@@ -137,6 +142,8 @@ pub(super) async fn doorbell(
         lanes,
         free: query.free,
         since: query.since,
+        except,
+        told: query.told,
     };
     let bell = Arc::clone(&site.bell);
     let wait = Duration::from_secs(u64::from(query.wait));
@@ -168,8 +175,9 @@ async fn meet(site: &Site, worker: &WorkerId, instance: Option<&InstanceId>) -> 
         let beat = async move { Ok(queue.heartbeat(&worker, &instance, false, None, &[]).await?) };
         site.write(beat).await?;
     }
+    let written = site.orders.written();
     let Some(known) = site.queue.worker(worker).await? else { return Ok(None) };
-    site.bell.registered(&known, instance.cloned(), &[]);
+    site.registered(&known, instance.cloned(), &[], written).await?;
     Ok(Some(()))
 }
 
@@ -215,9 +223,11 @@ pub(super) async fn claim(
             claim_id: request.claim_id,
             lanes: request.lanes,
             labels: request.labels,
+            except: request.except,
         };
         let Some(claimed) = site.queue.claim(&claimant).await? else {
-            if site.bell.declined(&claimant.worker, claimant.lanes.as_deref(), began) {
+            let Claimant { worker, lanes, except, .. } = &claimant;
+            if site.bell.declined(worker, lanes.as_deref(), except, began) {
                 site.timers.reread();
             }
             return Ok(Json(ClaimAnswer { claim: None }));
@@ -360,10 +370,15 @@ mod tests {
     use super::*;
     use crate::model::Timestamp;
 
+    fn doorbell_of(version: i64) -> Doorbell {
+        let (queued, ts, revoked) = (1, Timestamp(5), Vec::new());
+        Doorbell { version, queued, ts, revoked, orders: None }
+    }
+
     #[tokio::test]
     async fn a_long_held_answer_begins_with_blanks_and_stays_json() {
         let (ring, held_ring) = tokio::sync::oneshot::channel();
-        let answer = Doorbell { version: 7, queued: 1, ts: Timestamp(5), revoked: Vec::new() };
+        let answer = doorbell_of(7);
         let ringing = async move { held_ring.await.expect("it rings") };
         let response = held(ringing.boxed(), Duration::from_millis(5)).await;
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
@@ -383,7 +398,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_comes_soon_has_no_blanks() {
-        let answer = Doorbell { version: 7, queued: 1, ts: Timestamp(5), revoked: Vec::new() };
+        let answer = doorbell_of(7);
         let ringing = std::future::ready(answer.clone());
         let response = held(ringing.boxed(), BLANK_EVERY).await;
         let body = axum::body::to_bytes(response.into_body(), 1000).await.expect("a body");

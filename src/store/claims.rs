@@ -9,7 +9,8 @@ use super::preferences::run_preferences;
 use super::row::task_columns;
 use super::{Sql, Store, StoreError};
 use crate::model::{
-    ClaimId, InstanceId, Label, LaneName, Project, RunId, RunPreferences, Task, Timestamp, WorkerId,
+    ClaimId, InstanceId, Label, LaneName, Project, RepoName, RunId, RunPreferences, Task,
+    Timestamp, WorkerId,
 };
 
 /// A claim with all that decides it.
@@ -27,6 +28,8 @@ pub struct Claim<'a> {
     pub lanes: &'a [LaneName],
     /// Labels it has.
     pub labels: &'a [Label],
+    /// Repositories it would take nothing of.
+    pub except: &'a [RepoName],
     /// Now.
     pub now: Timestamp,
     /// When the lease ends.
@@ -58,10 +61,16 @@ impl Store {
     /// `run.claimed`. Asked again with the same claim id while that lease lives, it changes
     /// nothing and gives the same. A claim id whose run the worker itself has ended gets nothing:
     /// only a question that was overtaken on its way can still carry it.
+    ///
+    /// A worker that is to end gets nothing, and of a paused lane there is nothing. What decides
+    /// is the database as it was when the claim's statement began: on SQLite the one of claim and
+    /// pause that is written first wins; on Postgres a claim that had begun before the pause was
+    /// committed may be answered a moment after it, and is kept.
     pub async fn claim(&self, claim: &Claim<'_>) -> Result<ClaimedRow, StoreError> {
         let (lanes, labels) = (claim.lanes.len(), claim.labels.len());
-        let mut sql = Sql::made(claim_text(lanes, labels))
-            .postgres(claim_text_postgres(lanes, labels, "skip locked"))
+        let limited = !claim.except.is_empty();
+        let mut sql = Sql::made(claim_text(lanes, labels, limited))
+            .postgres(claim_text_postgres(lanes, labels, limited, "skip locked"))
             .bind(claim.worker.to_string())
             .bind(claim.instance.to_string())
             .bind(claim.claim_id.to_string())
@@ -74,7 +83,12 @@ impl Store {
         for label in claim.labels {
             sql = sql.bind(label.to_string());
         }
-        let mut rows = self.write(sql.clone().joint(together::joint(claim))).await?;
+        if limited {
+            sql = sql.bind(listed(claim.except));
+        }
+        // What one would not take others would.
+        let asked = if limited { sql.clone() } else { sql.clone().joint(together::joint(claim)) };
+        let mut rows = self.write(asked).await?;
         if rows.first().is_some_and(|row| together::stands_alone(&self.fields(row))) {
             rows = self.write(sql.clone()).await?;
         }
@@ -83,7 +97,7 @@ impl Store {
         {
             // Another claim may have held what this one could take, and not have taken it: this
             // time it is waited for.
-            let wait = claim_text_postgres(lanes, labels, "");
+            let wait = claim_text_postgres(lanes, labels, limited, "");
             rows = self.write(sql.postgres(wait)).await?;
         }
         let Some(row) = rows.first() else { return Ok(ClaimedRow::Unknown) };
@@ -103,7 +117,7 @@ impl Store {
 /// The text for so many lanes and labels: `Any` has no arrays, and there are few of either.
 ///
 /// `changes() = 1` after an update says that it found its row: what follows happens only then.
-pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
+pub(super) fn claim_text(lanes: usize, labels: usize, limited: bool) -> String {
     format!(
         "update tasks set state = 'claimed', epoch = epoch + 1, worker_id = $1, claim_id = $3,
             expires_at = $6, updated_at = $5
@@ -140,7 +154,7 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
         left join projects p on p.slug = tasks.slug
         where w.id = $1 and w.instance_id = $2",
         lane_rows = lane_rows(7, lanes),
-        fits = fits(7 + lanes, labels, no_budget_left!("$5")),
+        fits = fits(7 + lanes, labels, limited, no_budget_left!("$5")),
         columns = task_columns!(),
         preferences = run_preferences!(),
     )
@@ -149,7 +163,12 @@ pub(super) fn claim_text(lanes: usize, labels: usize) -> String {
 /// The same as one statement. All its parts see the database as it was before, so what was taken is
 /// handed from part to part. A task that another claim is about to take is passed by
 /// (`skip locked`), or waited for (empty).
-pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> String {
+pub(super) fn claim_text_postgres(
+    lanes: usize,
+    labels: usize,
+    limited: bool,
+    locked: &str,
+) -> String {
     format!(
         "with w as materialized (
             select id, name, host from workers
@@ -194,7 +213,7 @@ pub(super) fn claim_text_postgres(lanes: usize, labels: usize, locked: &str) -> 
         ) as tasks on true
         left join projects p on p.slug = tasks.slug",
         lane_rows = lane_rows(7, lanes),
-        fits = fits(7 + lanes, labels, no_budget_left!("$5")),
+        fits = fits(7 + lanes, labels, limited, no_budget_left!("$5")),
         columns = task_columns!(),
         preferences = run_preferences!(),
     )
@@ -214,15 +233,28 @@ fn lane_rows(first: usize, lanes: usize) -> String {
     rows
 }
 
+/// Repositories as one text, each between commas: no name holds one.
+fn listed(slugs: &[RepoName]) -> String {
+    slugs.iter().fold(String::from(","), |text, slug| format!("{text}{slug},"))
+}
+
 /// The condition under which the worker `w` may take `q`, a task of the lane `l` and of the project
 /// `p`: it is queued, the worker has its forge's login, or its disk, and its labels, from the
-/// parameter `first` on, and no budget that covers it is used up, which is `stopped`.
-fn fits(first: usize, labels: usize, stopped: &str) -> String {
+/// parameter `first` on, it was not told to take nothing, and no budget that covers it is used up,
+/// which is `stopped`. Where the worker is `limited`, the parameter after the labels has the
+/// repositories it would take nothing of.
+fn fits(first: usize, labels: usize, limited: bool, stopped: &str) -> String {
     // No label is empty; it keeps the list from being so.
     let mut label_list = "''".to_owned();
     for i in 0..labels {
         let _ = write!(label_list, ", ${}", first + i);
     }
+    let full = if limited {
+        let list = first + labels;
+        format!("and replace(${list}, ',' || q.slug || ',', '') = ${list}")
+    } else {
+        String::new()
+    };
     format!(
         "q.state = 'queued' and q.lane = l.column1
           and case p.forge
@@ -232,6 +264,8 @@ fn fits(first: usize, labels: usize, stopped: &str) -> String {
                   where f.worker_id = w.id and f.kind = 'forge' and f.value = p.host)
               end
           and not exists (
+              select 1 from orders o where o.worker_id = w.id and o.lane in ('', q.lane))
+          and not exists (
               select 1 from preference_labels n
               where n.label not in ({label_list})
                 and n.slug in ('', q.slug) and n.lane in ('', q.lane)
@@ -239,6 +273,7 @@ fn fits(first: usize, labels: usize, stopped: &str) -> String {
                     select max(r.rank) from preferences r
                     where r.key = 'lane.labels'
                       and r.slug in ('', q.slug) and r.lane in ('', q.lane)))
+          {full}
           and not {stopped}"
     )
 }

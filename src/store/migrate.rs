@@ -13,7 +13,7 @@ use super::error::{explain, explain_postgres};
 const WRITE_TURN: &str = "create table write_turn ();\n";
 
 /// Number, name and text of each step.
-const STEPS: [(i64, &str, &str); 7] = [
+const STEPS: [(i64, &str, &str); 8] = [
     (1, "queue", include_str!("migrations/0001_queue.sql")),
     (2, "deaths", include_str!("migrations/0002_deaths.sql")),
     (3, "refusals", include_str!("migrations/0003_refusals.sql")),
@@ -21,6 +21,7 @@ const STEPS: [(i64, &str, &str); 7] = [
     (5, "preferences", include_str!("migrations/0005_preferences.sql")),
     (6, "invites", include_str!("migrations/0006_invites.sql")),
     (7, "needs", include_str!("migrations/0007_needs.sql")),
+    (8, "orders", include_str!("migrations/0008_orders.sql")),
 ];
 
 /// Applies the steps that are missing to a SQLite file.

@@ -21,6 +21,7 @@ mod health;
 mod invites;
 mod leases;
 mod migrate;
+mod orders;
 mod pauses;
 mod people;
 #[cfg(test)]

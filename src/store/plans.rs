@@ -42,7 +42,7 @@ async fn scans(text: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_claim_looks_into_indexes_alone() {
-    assert_eq!(scans(&claim_text(3, 2)).await, Vec::<String>::new());
+    assert_eq!(scans(&claim_text(3, 2, true)).await, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -97,8 +97,8 @@ async fn pg_a_claim_looks_into_indexes_alone() {
     let one = [&words(&["w", "i", "c", "r"])[..], &times, &words(&["claude", "codex", "gpu"])];
     let all = words(&["[]", "claude", "codex", "gpu"]);
     let claims = [
-        plan_of(claim_text_postgres(2, 1, "skip locked"), &one.concat()).await,
-        plan_of(claim_text_postgres(2, 1, ""), &one.concat()).await,
+        plan_of(claim_text_postgres(2, 1, false, "skip locked"), &one.concat()).await,
+        plan_of(claim_text_postgres(2, 1, false, ""), &one.concat()).await,
         plan_of(claim_text_together(2, 1), &all).await,
     ];
     for plan in &claims {

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use super::deaths::Ends;
 use super::{DeathLimits, NewWorker, Sql, Store, StoreError};
-use crate::model::{InstanceId, LeaseRef, Timestamp, Worker, WorkerId, WorkerName, WorkerState};
+use crate::model::{
+    InstanceId, LeaseRef, Orders, Timestamp, Worker, WorkerId, WorkerName, WorkerState,
+};
 
 impl Store {
     /// Makes the worker, or lets a new start of it speak for it: leases of the start before end,
@@ -49,7 +51,11 @@ impl Store {
                     host = excluded.host, version = excluded.version,
                     last_seen = excluded.last_seen, offline = 0;
             delete from worker_traits
-                where worker_id = (select id from workers where name = $2);",
+                where worker_id = (select id from workers where name = $2);
+            -- A drain is of one start.
+            delete from orders
+                where kind = 'drain' and instance_id <> $3
+                  and worker_id = (select id from workers where name = $2);",
         );
         if !traits.is_empty() {
             text.push_str(
@@ -145,6 +151,7 @@ impl Store {
                 last_seen,
                 interval_ms: row.count("interval_ms")?,
                 leases: Vec::new(),
+                orders: Orders::default(),
             });
         }
         let places: BTreeMap<WorkerId, usize> =
@@ -180,6 +187,17 @@ impl Store {
             let place = places.get(&row.parsed::<WorkerId>("worker_id")?);
             let Some(worker) = place.and_then(|i| workers.get_mut(*i)) else { continue };
             worker.leases.push(row.lease("id")?);
+        }
+
+        let text = format!(
+            "select worker_id, lane, kind, given_by, given_at from orders
+            where worker_id is not null {of_those} order by worker_id, lane, kind"
+        );
+        for (id, orders) in self.orders_of(bound(text)).await? {
+            let place = places.get(&id);
+            if let Some(worker) = place.and_then(|i| workers.get_mut(*i)) {
+                worker.orders = orders;
+            }
         }
         Ok(workers)
     }

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::backoff::{Backoff, jitter};
 use super::stop::StopSignal;
-use crate::api::{Code, HeartbeatRequest, LeaseAnswer};
+use crate::api::{Code, HeartbeatAnswer, HeartbeatRequest, LeaseAnswer};
 use crate::client::{Client, ClientError};
-use crate::model::{Clock, Ids, InstanceId, LeaseRef, StopReason, WorkerId};
+use crate::model::{Clock, Ids, InstanceId, LeaseRef, Orders, StopReason, WorkerId};
 
 /// Between renewals while a lease is held (seed 002, "The protocol").
 pub const EVERY: Duration = Duration::from_secs(60);
@@ -28,6 +28,8 @@ pub struct Held {
     jobs: Arc<Mutex<HashMap<LeaseRef, StopSignal>>>,
     changed: Arc<Notify>,
     urgent: Arc<Notify>,
+    /// What the site said last that people told this worker.
+    orders: Arc<watch::Sender<Orders>>,
 }
 
 impl Held {
@@ -42,6 +44,13 @@ impl Held {
     /// Asks the site about the leases at once: the bell told that one of them was called off.
     pub fn ask_now(&self) {
         self.urgent.notify_one();
+    }
+
+    /// To hear what the site says with a heartbeat that people told this worker. It may be older
+    /// than what the bell says.
+    #[must_use]
+    pub fn orders(&self) -> watch::Receiver<Orders> {
+        self.orders.subscribe()
     }
 
     /// The leases held now, in a stable order.
@@ -131,7 +140,7 @@ impl Heartbeat {
 
     async fn beat(&self, held: &Held) -> Result<(), ClientError> {
         let leases = held.leases();
-        let answers = match self.ask(&leases).await {
+        let answers = match self.say(&leases).await {
             // Another instance has the name: nothing held here lives any more.
             Err(ClientError::Refused(problem)) if problem.code == Code::WorkerUnknown => {
                 held.stop_all(&StopReason::LeaseLost);
@@ -139,6 +148,14 @@ impl Heartbeat {
             }
             answers => answers?,
         };
+        if let Some(orders) = answers.orders {
+            held.orders.send_if_modified(|known| {
+                let new = *known != orders;
+                *known = orders;
+                new
+            });
+        }
+        let answers = answers.leases;
         for (lease, answer) in leases.iter().zip(answers) {
             if let LeaseAnswer::Lost { reason } = answer {
                 held.stop(lease, reason);
@@ -152,8 +169,11 @@ impl Heartbeat {
     /// # Errors
     /// When the site cannot be asked, or another instance has the worker's name.
     pub async fn ask(&self, leases: &[LeaseRef]) -> Result<Vec<LeaseAnswer>, ClientError> {
-        let request = self.request(false, leases.to_vec());
-        Ok(self.client.heartbeat(&self.worker, &request).await?.leases)
+        Ok(self.say(leases).await?.leases)
+    }
+
+    async fn say(&self, leases: &[LeaseRef]) -> Result<HeartbeatAnswer, ClientError> {
+        self.client.heartbeat(&self.worker, &self.request(false, leases.to_vec())).await
     }
 
     /// Tells the site that the worker goes.

@@ -38,6 +38,9 @@ pub fn check(claim: &Claim, asked: &ClaimRequest) -> Result<(), Misfit> {
     if asked.lanes.as_ref().is_none_or(|lanes| !lanes.contains(&task.lane)) {
         return misfit(false, format!("the lane {} was not asked for", task.lane));
     }
+    if asked.except.contains(&task.id.repo) {
+        return misfit(false, format!("of `{}` nothing was asked for", task.id.repo));
+    }
     if project.slug != task.id.repo {
         return misfit(false, format!("its repository is `{}`", project.slug));
     }
@@ -150,5 +153,7 @@ mod tests {
             let misfit = check(&claim, &asked).expect_err(&format!("{path} {value}"));
             assert_eq!(misfit.release(&claim).is_none(), is_foreign, "{misfit}");
         }
+        let full = ClaimRequest { except: vec!["acme/shop".parse().unwrap()], ..asked };
+        assert!(check(&claim("/run", json!(OTHER)), &full).is_err(), "it has enough of those");
     }
 }

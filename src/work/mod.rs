@@ -17,6 +17,7 @@ pub mod gate;
 pub mod heartbeat;
 pub mod job;
 pub mod lane;
+pub mod limits;
 pub mod linked;
 pub mod local_pulls;
 pub mod log;
@@ -39,6 +40,7 @@ pub mod verdict;
 pub mod walls;
 pub mod worker;
 
+pub use limits::Limits;
 pub use observer::{Observer, Step, StepEvent};
 pub use stop::{Shutdown, StopSignal};
 pub use worker::{WorkError, Worker, WorkerConfig};

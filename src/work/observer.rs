@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::gate::Shut;
-use crate::model::{LaneName, StopReason, TaskId, Timestamp, WorkerId};
+use crate::model::{LaneName, Orders, StopReason, TaskId, Timestamp, WorkerId};
 
 /// The steps of a job, in their order (DESIGN §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +86,8 @@ pub trait Observer: Send + Sync {
     fn beat(&self) {}
     /// A lane that this worker serves is not asked for, and why; said once.
     fn shut(&self, _lane: &LaneName, _why: &Shut, _now: Timestamp) {}
+    /// People told the worker something; `orders` is all that holds now.
+    fn ordered(&self, _orders: &Orders, _running: &[TaskId]) {}
     /// Something a person should know although the worker goes on.
     fn warning(&self, _text: &str) {}
 }

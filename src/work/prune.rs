@@ -84,11 +84,13 @@ async fn round(shared: &Context) -> Result<(), ClientError> {
 fn prune_transcripts(runs: &Path, before: Timestamp, most: u64) {
     let mut found: Vec<(i64, u64, PathBuf)> = Vec::new();
     for run in fs::read_dir(runs).into_iter().flatten().flatten() {
-        // A run that is just beginning has no file yet.
-        let Ok(about) = fs::symlink_metadata(run.path().join("transcript")) else { continue };
+        // A run that is just beginning, or never began, has no file.
+        let about = fs::symlink_metadata(run.path().join("transcript"));
+        let Ok(about) = about.or_else(|_| run.metadata()) else { continue };
         let written = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         let written = written.and_then(|at| i64::try_from(at.as_millis()).ok());
-        found.push((written.unwrap_or_default(), about.len(), run.path()));
+        let bytes = if about.is_file() { about.len() } else { 0 };
+        found.push((written.unwrap_or_default(), bytes, run.path()));
     }
     found.sort_by_key(|(written, ..)| std::cmp::Reverse(*written));
     let mut kept: u64 = 0;
@@ -168,6 +170,9 @@ mod tests {
             fs::File::open(&file).unwrap().set_modified(days_after_1970(days)).unwrap();
         }
         fs::create_dir(dir.path().join("beginning")).unwrap();
+        fs::create_dir(dir.path().join("never-began")).unwrap();
+        let folder = fs::File::open(dir.path().join("never-began")).unwrap();
+        folder.set_modified(days_after_1970(1)).unwrap();
         let left = || {
             let names = fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.file_name());
             let mut names: Vec<_> = names.map(|n| n.into_string().unwrap()).collect();

@@ -8,7 +8,7 @@ use super::away::Standing;
 use super::backoff::{Backoff, Ramp, jitter};
 use crate::api::{Code, Doorbell, DoorbellQuery, Problem};
 use crate::client::{Client, ClientError, Reach as _};
-use crate::model::{Clock, Ids, InstanceId, LaneName, WorkerId};
+use crate::model::{Clock, Ids, InstanceId, LaneName, Orders, RepoName, WorkerId};
 
 /// A held answer that comes back sooner than this with nothing was not held.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -21,6 +21,9 @@ const CUT: Duration = Duration::from_secs(15);
 const WAIT_LEAST: Duration = Duration::from_secs(10);
 /// After so many answers held to their end a longer wait is tried again.
 const GROW_AFTER: u32 = 30;
+
+/// Bytes of a list of repositories: a site takes 8 KiB of path and query.
+const LISTED: usize = 4096;
 
 /// The longest a site holds it (DESIGN §3).
 const HELD_MOST: Duration = Duration::from_secs(300);
@@ -50,6 +53,8 @@ pub struct Bell {
     ids: Arc<dyn Ids>,
     longest: Duration,
     since: i64,
+    /// What people told the worker, as the site said last.
+    orders: Orders,
     ramp: Ramp,
     away: Backoff,
     standing: Arc<Standing>,
@@ -84,6 +89,7 @@ impl Bell {
             ids,
             longest,
             since: 0,
+            orders: Orders::default(),
             ramp,
             away: Backoff::new(AWAY),
             standing,
@@ -94,6 +100,23 @@ impl Bell {
         }
     }
 
+    /// The same, which knows already what people told the worker.
+    #[must_use]
+    pub fn knowing(self, orders: Orders) -> Self {
+        Self { orders, ..self }
+    }
+
+    /// What people told the worker, as far as is known.
+    #[must_use]
+    pub fn orders(&self) -> &Orders {
+        &self.orders
+    }
+
+    /// There may be something new: what is waited for before the next question is not.
+    pub fn hurry(&mut self) {
+        self.pause = None;
+    }
+
     /// Work was taken: the ramp starts over.
     pub fn reset(&mut self) {
         self.ramp.reset();
@@ -101,8 +124,9 @@ impl Bell {
     }
 
     /// Waits for the bell. It may be dropped and called again at any time: what it learned is
-    /// kept, and the site takes a dropped request as gone.
-    pub async fn next(&mut self, free: usize, lanes: &[LaneName]) -> Ring {
+    /// kept, and the site takes a dropped request as gone. Nothing is wanted of the repositories of
+    /// `except`.
+    pub async fn next(&mut self, free: usize, lanes: &[LaneName], except: &[RepoName]) -> Ring {
         if let Some(pause) = self.pause {
             tokio::time::sleep(pause).await;
             self.pause = None;
@@ -115,6 +139,8 @@ impl Bell {
             free: u32::try_from(free).unwrap_or(u32::MAX),
             since: self.since,
             wait: u32::try_from(self.wait.as_secs()).unwrap_or(u32::MAX),
+            except: listed(except),
+            told: Some(self.orders.digest()),
         };
         let answer = self.client.doorbell(&query).await;
         self.weigh(answer, free, self.clock.uptime().saturating_sub(asked))
@@ -162,11 +188,16 @@ impl Bell {
         self.grow(took);
         let moved = bell.version != self.since;
         self.since = bell.version;
+        let told = bell.orders.is_some_and(|orders| {
+            let new = orders != self.orders;
+            self.orders = orders;
+            new
+        });
         if !bell.revoked.is_empty() {
             return Ring::Revoked;
         }
         let news = moved && bell.queued > 0;
-        if !held && !news {
+        if !held && !news && !told {
             self.pause_on_ramp();
         }
         if free > 0 && bell.queued > 0 { Ring::Claim } else { Ring::Quiet }
@@ -201,6 +232,22 @@ impl Bell {
         tracing::debug!(wait_ms = wait.as_millis(), "the bell was not held");
         self.pause = Some(wait);
     }
+}
+
+/// Repositories between commas, as many as surely fit into a request's head. It is a hint: the claim
+/// has them all.
+fn listed(slugs: &[RepoName]) -> Option<String> {
+    let mut text = String::new();
+    for slug in slugs.iter().map(ToString::to_string) {
+        if text.len() + slug.len() > LISTED {
+            break;
+        }
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&slug);
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// Whether a request that was held broke in between. An answer that is no answer is one that was
@@ -252,7 +299,7 @@ mod tests {
     }
 
     fn answer(version: i64, queued: u64) -> Result<Doorbell, ClientError> {
-        Ok(Doorbell { version, queued, ts: Timestamp(0), revoked: vec![] })
+        Ok(Doorbell { version, queued, ts: Timestamp(0), revoked: vec![], orders: None })
     }
 
     fn refused(code: Code, status: u16) -> Result<Doorbell, ClientError> {
@@ -364,12 +411,40 @@ mod tests {
     }
 
     #[test]
+    fn what_people_told_is_taken_up_at_once_and_kept_where_a_site_says_nothing() {
+        let mut bell = bell();
+        let drain = crate::model::Drain { by: crate::model::Actor::user("ann"), at: Timestamp(1) };
+        let orders = Orders { paused: Vec::new(), drain: Some(drain) };
+        let told = || answer(8, 0).map(|bell| Doorbell { orders: Some(orders.clone()), ..bell });
+        assert_eq!(bell.weigh(told(), 1, NOT_HELD), Ring::Quiet);
+        assert_eq!((bell.orders(), bell.pause), (&orders, None));
+        // It is no news any more: a site that answers at once is asked on the ramp.
+        bell.weigh(told(), 1, NOT_HELD);
+        assert!(bell.pause.is_some());
+        bell.hurry();
+        assert_eq!(bell.pause, None, "a heartbeat said that there is more");
+        bell.weigh(answer(9, 0), 1, HELD);
+        assert_eq!(bell.orders(), &orders);
+    }
+
+    #[test]
+    fn repositories_are_listed_as_far_as_a_request_has_room() {
+        assert_eq!(listed(&[]), None);
+        let slugs: Vec<RepoName> =
+            (0..64).map(|n| format!("acme/{}{n}", "x".repeat(90)).parse().unwrap()).collect();
+        assert_eq!(listed(&slugs[..2]), Some(format!("{},{}", slugs[0], slugs[1])));
+        let all = listed(&slugs).unwrap();
+        assert!((3900..=LISTED + 1).contains(&all.len()), "{}", all.len());
+        assert!(all.split(',').all(|slug| slug.parse::<RepoName>().is_ok()));
+    }
+
+    #[test]
     fn a_busy_worker_hears_only_what_concerns_its_leases() {
         let mut bell = bell();
         assert_eq!(bell.weigh(answer(8, 3), 0, HELD), Ring::Quiet);
         let lease = LeaseRef { task: "a/b#1".parse().unwrap(), epoch: Epoch(1) };
-        let revoked = Doorbell { version: 9, queued: 3, ts: Timestamp(0), revoked: vec![lease] };
-        assert_eq!(bell.weigh(Ok(revoked), 0, HELD), Ring::Revoked);
+        let revoked = answer(9, 3).map(|bell| Doorbell { revoked: vec![lease], ..bell });
+        assert_eq!(bell.weigh(revoked, 0, HELD), Ring::Revoked);
         let replaced = refused(Code::WorkerUnknown, 409);
         assert_eq!(bell.weigh(replaced, 0, HELD), Ring::Replaced);
     }

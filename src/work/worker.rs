@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Ramp;
@@ -14,6 +14,7 @@ use super::courier::Courier;
 use super::gate::Gate;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
+use super::limits::{Limits, Running};
 use super::login::{CLAIMING, Seat};
 use super::misfit::{self, Misfit};
 use super::persist::{Patience, persistently};
@@ -24,8 +25,8 @@ use super::stop::{Shutdown, StopSignal};
 use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
 use crate::client::{Client, ClientError};
 use crate::model::{
-    Clock, IdError, Ids, InstanceId, Label, LaneName, Passage, StopReason, WorkerId, WorkerName,
-    fault,
+    Clock, IdError, Ids, InstanceId, Label, LaneName, Orders, Passage, RepoName, StopReason,
+    TaskId, WorkerId, WorkerName, fault,
 };
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
@@ -48,6 +49,8 @@ pub struct WorkerConfig {
     pub forges: Vec<String>,
     /// How many jobs at a time.
     pub jobs: usize,
+    /// How many of them of one lane or repository.
+    pub limits: Limits,
     /// The first wait of the ramp (`--interval`).
     pub interval: Duration,
     /// The longest wait, and how long the bell is held (`--max-interval`).
@@ -110,6 +113,8 @@ pub struct Worker {
     ids: Arc<dyn Ids>,
     id: WorkerId,
     instance: InstanceId,
+    /// What people had told it before it started.
+    orders: Orders,
 }
 
 impl Worker {
@@ -143,7 +148,7 @@ impl Worker {
         let worker = persistently(&*clock, &*ids, CLAIM_PATIENCE, || client.register(&request))
             .await
             .map_err(refused)?;
-        Ok(Self { id: worker.id, config, client, clock, ids, instance })
+        Ok(Self { id: worker.id, orders: worker.orders, config, client, clock, ids, instance })
     }
 
     /// The id the site gave.
@@ -189,8 +194,12 @@ impl Worker {
                 Arc::clone(&self.ids),
                 Ramp::new(self.config.interval, self.config.max_interval),
                 Arc::clone(&shared.standing),
-            ),
+            )
+            .knowing(self.orders.clone()),
             gate: Gate::new(Arc::clone(&shared)),
+            unanswered: None,
+            orders: Orders::default(),
+            running: Running::default(),
             lacked: None,
             refused: None,
             jobs: JoinSet::new(),
@@ -231,9 +240,15 @@ struct Loop<'a> {
     heartbeat: Heartbeat,
     bell: Bell,
     claim_file: ClaimFile,
+    /// The last claim, where no answer came: the next one asks for it by the same id.
+    unanswered: Option<ClaimRequest>,
     jobs: JoinSet<(LaneName, StopReason)>,
     /// Which lanes can run now.
     gate: Gate,
+    /// What the jobs are of.
+    running: Running,
+    /// What people told this worker, taken up.
+    orders: Orders,
     /// What the disk lacked when it was last looked at, so that it is told once.
     lacked: Option<Lacking>,
     /// By [`Clock::uptime`]: the disk, or this worker, refused a claim then. Nothing is claimed for
@@ -253,10 +268,14 @@ impl Loop<'_> {
         let mut stopping = false;
         let once = self.worker.config.once;
         let observer = Arc::clone(&self.shared.observer);
+        let mut told = self.held.orders();
         loop {
             observer.beat();
+            ask |= self.take_orders(shutdown);
             let draining = shutdown.drain.is_cancelled();
-            let lanes = self.gate.open(&self.worker.config.lanes);
+            let served = self.lanes_let_begin();
+            let lanes = self.gate.open(&served);
+            let except = self.worker.config.limits.full(&self.running);
             let lacking = self.lacks_room();
             let disk_waits = lacking.is_some() || self.was_refused();
             let free = if draining || lanes.is_empty() || disk_waits {
@@ -265,7 +284,7 @@ impl Loop<'_> {
                 self.worker.config.jobs.saturating_sub(self.jobs.len())
             };
             if ask && free > 0 {
-                ask = matches!(self.claim(&lanes).await?, Claimed::Job);
+                ask = matches!(self.claim(&lanes, except).await?, Claimed::Job);
                 continue;
             }
             if self.jobs.is_empty() && (draining || once) {
@@ -286,16 +305,21 @@ impl Loop<'_> {
                     self.held.stop_all(&StopReason::WorkerStopped);
                 }
                 refused = self.shared.standing.barred() => return Err(self.barred(refused)),
-                Some(ended) = self.jobs.join_next(), if !self.jobs.is_empty() => {
+                Some(ended) = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => {
                     self.ended(ended);
                     // A queue that held one task often holds another.
                     ask = true;
                 }
                 () = shutdown.drain.cancelled(), if !draining => {}
+                Ok(()) = told.changed() => {
+                    if *told.borrow_and_update() != self.orders {
+                        self.bell.hurry();
+                    }
+                }
                 () = tokio::time::sleep(LOOK_AGAIN), if disk_waits => ask = true,
-                () = self.gate.changes(&self.worker.config.lanes, &lanes), if !draining => ask = true,
+                () = self.gate.changes(&served, &lanes), if !draining => ask = true,
                 // With `--once` the bell only tells of leases that were called off.
-                ring = beating(&*observer, self.bell.next(if once { 0 } else { free }, &lanes)), if !once || !self.jobs.is_empty() => match ring {
+                ring = beating(&*observer, self.bell.next(if once { 0 } else { free }, &lanes, &except)), if !once || !self.jobs.is_empty() => match ring {
                     Ring::Claim => ask = true,
                     Ring::Quiet => {}
                     // A hint; the heartbeat's answer is final and carries the reason.
@@ -311,12 +335,16 @@ impl Loop<'_> {
 
     async fn finish_jobs(&mut self) {
         let observer = Arc::clone(&self.shared.observer);
-        while let Some(ended) = beating(&*observer, self.jobs.join_next()).await {
+        while let Some(ended) = beating(&*observer, self.jobs.join_next_with_id()).await {
             self.ended(ended);
         }
     }
 
-    async fn claim(&mut self, open: &[LaneName]) -> Result<Claimed, WorkError> {
+    async fn claim(
+        &mut self,
+        open: &[LaneName],
+        except: Vec<RepoName>,
+    ) -> Result<Claimed, WorkError> {
         let worker = self.worker;
         let mut seats = self.gate.seats(open).await;
         if seats.is_empty() {
@@ -341,6 +369,7 @@ impl Loop<'_> {
             claim_id,
             lanes: Some(lanes),
             labels: Some(worker.config.labels.clone()),
+            except,
         };
         let asking = persistently(&*worker.clock, &*worker.ids, CLAIM_PATIENCE, || {
             worker.client.claim(&request)
@@ -348,11 +377,17 @@ impl Loop<'_> {
         let asked = fault::pass(&*faults, Passage::Claim, asking).await;
         match asked {
             Ok(answer) => {
+                let before = self.unanswered.take().filter(|b| b.claim_id == request.claim_id);
                 let Some(claim) = answer.claim else {
                     self.claim_file.answered();
                     return Ok(Claimed::Nothing);
                 };
-                if let Err(misfit) = misfit::check(&claim, &request) {
+                // It may be what was asked for before a lane was paused.
+                let asked = misfit::check(&claim, &request).or_else(|misfit| {
+                    let fits = |b: &ClaimRequest| misfit::check(&claim, b).is_ok();
+                    if before.is_some_and(|b| fits(&b)) { Ok(()) } else { Err(misfit) }
+                });
+                if let Err(misfit) = asked {
                     self.claim_file.answered();
                     return self.give_back(&claim, misfit).await;
                 }
@@ -372,6 +407,7 @@ impl Loop<'_> {
             }
             Err(error) => {
                 // The id stays on disk: the next claim asks for the same answer.
+                self.unanswered = Some(request);
                 let hint = error.hint().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
                 let text = format!("could not claim: {error}{hint}");
                 if error.code() == Some(Code::Disk) {
@@ -450,7 +486,8 @@ impl Loop<'_> {
         if let Some(seat) = &mut seat {
             seat.doing(&format!("{CLAIMING}, {}", claim.lease.task));
         }
-        self.jobs.spawn(async move {
+        let of = (lane.clone(), claim.task.id.repo.clone());
+        let job = self.jobs.spawn(async move {
             let (began, job) = (shared.clock.now(), Arc::clone(&shared));
             let reason = job::run(job, claim, signal, heartbeat, draining).await;
             if let Some(seat) = &seat {
@@ -459,15 +496,41 @@ impl Loop<'_> {
             drop((seat, holding));
             (lane, reason)
         });
+        self.running.began(job.id(), of.0, of.1);
     }
 
-    fn ended(&mut self, ended: Result<(LaneName, StopReason), tokio::task::JoinError>) {
+    /// Takes up what people told this worker. True where there may be more to claim now.
+    fn take_orders(&mut self, shutdown: &Shutdown) -> bool {
+        let orders = self.bell.orders();
+        if *orders == self.orders {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.orders, orders.clone());
+        let running: Vec<TaskId> = self.held.leases().into_iter().map(|held| held.task).collect();
+        self.shared.observer.ordered(&self.orders, &running);
+        if self.orders.drain.is_some() {
+            shutdown.drain.cancel();
+        }
+        let lanes = &self.worker.config.lanes;
+        lanes.iter().any(|lane| !before.let_take(lane) && self.orders.let_take(lane))
+    }
+
+    fn ended(&mut self, ended: Result<(Id, (LaneName, StopReason)), JoinError>) {
+        self.running.ended(ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id));
         match ended {
-            Ok((lane, reason)) => {
+            Ok((_, (lane, reason))) => {
                 self.gate.ended(&lane, &reason);
             }
             // The lease runs out by itself; the site queues the task again.
             Err(error) => tracing::error!(%error, "a job ended without an answer"),
         }
+    }
+
+    /// The lanes of which a job may begin: not paused, and not at their limit.
+    fn lanes_let_begin(&self) -> Vec<LaneName> {
+        let limits = &self.worker.config.limits;
+        let may =
+            |lane: &&LaneName| self.orders.let_take(lane) && limits.let_begin(lane, &self.running);
+        self.worker.config.lanes.iter().filter(may).cloned().collect()
     }
 }

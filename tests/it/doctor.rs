@@ -164,6 +164,31 @@ async fn a_program_that_hangs_for_ever_is_named_and_nothing_of_it_is_left() {
     assert_eq!(states[0]["state"], "silent", "{states:#?}");
 }
 
+/// A listener that takes every connection and never answers, and an owner of the home that is stopped.
+#[test]
+fn a_site_that_says_nothing_is_told_and_not_waited_for() {
+    let silent = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let site = format!("http://{}", silent.local_addr().unwrap());
+    let mut desk = Desk::new();
+    desk.0.process_lane("edit", "true", "{}");
+    let told = |desk: &Desk, name: &str| {
+        let ran = desk.relay(&["doctor", "--json", "--patience", "1"]);
+        let report: Value = serde_json::from_str(&ran.out).unwrap();
+        let check = check(&report, name);
+        assert_eq!(check["state"], "fail", "{report:#}");
+        assert_eq!(text(check, "seen"), "no answer within 1.2 s");
+        assert_eq!(text(check, "mend"), "relay doctor --patience 30");
+        assert_eq!(ran.code, 6);
+    };
+    let worker = desk.0.work(&["--lanes", "process:edit"]);
+    worker.signal(rustix::process::Signal::STOP);
+    told(&desk, "database");
+    worker.signal(rustix::process::Signal::CONT);
+    drop(worker);
+    desk.0.set("RELAY_SITE", &site);
+    told(&desk, "site");
+}
+
 #[test]
 fn a_script_without_its_interpreter_is_told_by_name() {
     let desk = Desk::new();

@@ -48,7 +48,8 @@ fn machine(model: &Model) -> Option<House> {
     fs::write(house.dir.path().join(".ssh/id"), "secret\n").unwrap();
     house
         .set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}", model.port))
-        .set("RELAY_LANE_ENV", &names.join(","));
+        .set("LANE_API_KEY", "dummy-key-of-the-environment")
+        .set("RELAY_LANE_ENV", &format!("{},LANE_API_KEY", names.join(",")));
     Some(house)
 }
 
@@ -153,7 +154,9 @@ fn from_task_to_pull_request(named: Option<&str>) {
     let asked = model.requests();
     assert!(asked[0].to_string().contains("Add a total"), "the prompt arrived");
     assert_eq!(asked[0]["model"].as_str().filter(|_| named.is_some()), named);
-    for text in [&log, &detail.to_string(), &format!("{asked:?}")] {
+    let (transcript, told) = house.transcript(&detail);
+    assert_eq!(told["run"]["version"], codex["version"]);
+    for text in [&log, &detail.to_string(), &format!("{asked:?}"), &transcript] {
         assert!(!text.contains(KEY), "the key is in:\n{text}");
     }
     // What codex keeps in its home, and what was written beside the copy, went with the run; the person's is as it was.

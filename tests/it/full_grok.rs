@@ -176,8 +176,10 @@ fn full_a_task_becomes_a_pull_request_and_its_usage_is_right() {
     assert!(!tools.contains(&"spawn_subagent") && tools.contains(&"write"), "{tools:?}");
     let log = machine.house.relay(&["task", "log", &task]).ok();
     assert!(log.contains("→ write new.txt") && log.contains("→ run_terminal_command"), "{log}");
+    let (transcript, told) = machine.house.transcript(&detail);
+    assert_eq!(told["run"]["version"], "1.0.41");
     for token in TOKENS {
-        assert!(!format!("{log}{detail}").contains(token), "{log}");
+        assert!(!format!("{log}{detail}{transcript}").contains(token), "{log}");
     }
     assert_eq!(fs::read(&login).unwrap(), before, "the person's login was touched");
     let settings = machine.house.dir.path().join(".claude");

@@ -129,6 +129,7 @@ impl Bench {
             claim_id: self.ids.uuid().parse().unwrap(),
             lanes: None,
             labels: None,
+            except: Vec::new(),
         };
         let claimed = self.queue.claim(&claimant).await.unwrap().expect("work");
         let lease = claimed.lease.reference();

@@ -47,6 +47,7 @@ mod hostile_lane;
 mod intake;
 mod machine;
 mod one_machine;
+mod pauses;
 mod preferences;
 mod quarantine;
 mod queue;

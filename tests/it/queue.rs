@@ -8,6 +8,7 @@ mod clock;
 mod deaths;
 mod leases;
 mod long;
+mod orders;
 mod people;
 mod pg;
 mod recovery;

@@ -123,14 +123,15 @@ fn install_shows_the_file_and_the_commands_and_does_nothing() {
     house.set("RELAY_LANE_ALLOWED_DOMAINS", "a.example").set("RELAY_MODEL_CODEX", "gpt \"5\" 100%");
     house.set("RELAY_GITHUB_TOKEN", "ghp_hush0123456789");
     let options = ["--lanes", "claude,process:edit", "--labels", "gpu", "--jobs", "3"];
+    let limits = ["--limit", "codex=1", "--limit=process:edit=2", "--per-repo", "2"];
     let more = ["--name", "desk", "--max-interval", "900", "--max-minutes", "90"];
-    let ran = house.relay(&[&["work", "--install"], &options[..], &more].concat());
+    let ran = house.relay(&[&["work", "--install"], &options[..], &limits, &more].concat());
     assert!(ran.err.contains("RELAY_GITHUB_TOKEN is never written"), "{}", ran.err);
     let said = ran.ok();
     for part in [
         "relay-work.service",
-        "\"work\" \"--log\" \"--jobs=3\" \"--lanes=claude,process:edit\" \"--labels=gpu\" \
-         \"--name=desk\" \"--max-minutes=90\" \"--max-interval=900\"",
+        "\"work\" \"--log\" \"--jobs=3\" \"--limit=codex=1,process:edit=2\" \"--per-repo=2\" \
+         \"--lanes=claude,process:edit\" \"--labels=gpu\" \"--name=desk\" \"--max-minutes=90\" \"--max-interval=900\"",
         "Environment=\"RELAY_LANE_ALLOWED_DOMAINS=a.example\"",
         "Environment=\"RELAY_MODEL_CODEX=gpt \\\"5\\\" 100%%\"",
         "Environment=\"RELAY_HOME=",

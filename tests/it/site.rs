@@ -7,6 +7,7 @@ mod clock;
 pub mod fixture;
 mod idle;
 mod logs;
+mod orders;
 mod owner;
 mod refusals;
 mod routes;

@@ -120,7 +120,7 @@ fn request_failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Reason {
         (Some(500..=599), _) => Reason::VendorUnreachable,
         (None, "connection_failed" | "server_error" | "overloaded") => Reason::VendorUnreachable,
         (None, "") if first_error(result).starts_with("Not logged in") => Reason::NotLoggedIn,
-        // As 2.1.197 says it; a later version says it on standard error, and gives no result.
+        // As 2.1.197 says it; a later version names the reason in a field besides.
         (None, "") if first_error(result).starts_with("Sandbox required but unavailable") => {
             Reason::SandboxUnavailable
         }

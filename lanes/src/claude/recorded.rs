@@ -179,6 +179,13 @@ fn a_machine_without_a_sandbox() {
     assert!(error(&missing).contains("bubblewrap (bwrap) not installed, socat not installed"));
     assert!(missing.hint.as_deref().unwrap().contains("install bubblewrap"));
 
+    // 2.1.197 has no field for it.
+    let transcript = include_str!("../../tests/claude/no_tools.jsonl");
+    let older =
+        transcript.replace(r#","startup_failure_reason":"sandbox_required_unavailable""#, "");
+    assert_ne!(older, transcript);
+    assert_eq!(read(&older, &exit(1)).1.reason, Reason::SandboxUnavailable);
+
     let (_, broken) = recorded!("unboxed", 0);
     assert_eq!(broken.reason, Reason::SandboxUnavailable, "it exits with 0");
     assert!(error(&broken).contains("bwrap: Can't mount proc on /newroot/proc"));

@@ -24,7 +24,7 @@ use crate::api::{CreateTask, LinkProject, TaskDetail};
 use crate::client::Client;
 use crate::model::{ForgeKind, LaneName, TaskId, TaskState, Usage};
 use crate::work::probe::probe;
-use crate::work::{Shutdown, WorkerConfig};
+use crate::work::{Limits, Shutdown, WorkerConfig};
 
 /// Options of `relay demo`.
 #[derive(Debug, Args)]
@@ -114,6 +114,7 @@ async fn steps(
         lanes: vec![lane],
         labels: Vec::new(),
         forges: Vec::new(),
+        limits: Limits::default(),
         jobs: 1,
         interval: Duration::from_secs(15),
         max_interval: Duration::from_secs(300),

@@ -99,9 +99,12 @@ impl WorkOptions {
         let joined = |words: Vec<String>| (!words.is_empty()).then(|| words.join(","));
         let lanes = joined(self.lanes.iter().map(ToString::to_string).collect());
         let labels = joined(self.labels.iter().map(ToString::to_string).collect());
+        let limits = self.limits.iter().map(|(lane, jobs)| format!("{lane}={jobs}")).collect();
         let minutes = self.max_minutes.map(|time| (time.as_secs_f64() / 60.0).to_string());
         let given = [
             ("--jobs", (self.jobs != 1).then(|| self.jobs.to_string())),
+            ("--limit", joined(limits)),
+            ("--per-repo", self.per_repo.map(|jobs| jobs.to_string())),
             ("--lanes", lanes),
             ("--labels", labels),
             ("--name", self.name.as_ref().map(ToString::to_string)),

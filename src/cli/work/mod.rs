@@ -3,6 +3,7 @@
 mod baked;
 mod install;
 mod logfile;
+mod orders;
 pub(super) mod service;
 mod signals;
 pub(super) mod start;
@@ -15,7 +16,8 @@ use clap::{Args, Subcommand};
 use super::context::Context;
 use super::error::Failure;
 use super::exit::Exit;
-use crate::model::{Label, LaneName, WorkerName};
+use crate::model::{IdError, Label, LaneName, Order, WorkerName};
+use crate::work::Limits;
 
 /// Options of `relay work`.
 #[derive(Debug, Args)]
@@ -42,6 +44,12 @@ pub struct Options {
 enum Command {
     /// Show the owner of this home, its workers and what they do
     Status(status::Options),
+    /// A worker takes nothing more, or nothing of some lanes, until it is resumed; what runs goes on
+    Pause(orders::LaneOptions),
+    /// A paused worker, or lanes of it, go on
+    Resume(orders::LaneOptions),
+    /// A worker takes nothing more, and ends once what runs has ended
+    Drain(orders::DrainOptions),
 }
 
 /// What a worker can be told.
@@ -53,6 +61,12 @@ pub struct WorkOptions {
     /// How many jobs at a time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
+    /// How many of them at once of one lane (codex=1,process:edit=2)
+    #[arg(long = "limit", value_name = "LANE=N,…", value_delimiter = ',', value_parser = limit)]
+    limits: Vec<(LaneName, usize)>,
+    /// How many of them at once of one repository (default: no limit)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    per_repo: Option<u16>,
     /// The lanes to serve, whatever the logins say
     #[arg(long, value_name = "LANE,…", value_delimiter = ',')]
     lanes: Vec<LaneName>,
@@ -92,6 +106,9 @@ impl Options {
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.command {
             Some(Command::Status(options)) => options.run(context).await,
+            Some(Command::Pause(options)) => options.run(context, Order::Pause).await,
+            Some(Command::Resume(options)) => options.run(context, Order::Resume).await,
+            Some(Command::Drain(options)) => options.run(context).await,
             None if self.install => install::install(&self.work, self.yes, context).await,
             None if self.uninstall => install::uninstall(self.yes, context).await,
             None if self.yes => Err(Failure::new(Exit::Usage, "--yes to what?")
@@ -99,6 +116,25 @@ impl Options {
                 .into()),
             None => start::run(self.work, context).await,
         }
+    }
+}
+
+impl WorkOptions {
+    /// How many jobs at once of one lane and of one repository; of a lane that is named twice the
+    /// last word counts.
+    pub(super) fn limits(&self) -> Limits {
+        let lanes = self.limits.iter().cloned().collect();
+        Limits { lanes, per_repo: self.per_repo.map(usize::from) }
+    }
+}
+
+fn limit(text: &str) -> Result<(LaneName, usize), String> {
+    let (lane, jobs) = text.rsplit_once('=').ok_or("a lane and a number, as in codex=1")?;
+    let lane = lane.parse().map_err(|error: IdError| error.to_string())?;
+    match jobs.parse() {
+        Ok(jobs @ 1..=64) => Ok((lane, jobs)),
+        _ => Err("a number of jobs from 1 to 64; `relay work pause --lane` keeps a lane from all"
+            .to_owned()),
     }
 }
 

@@ -225,6 +225,14 @@ async fn served(
     if served.is_empty() {
         return Err(work_failure_no_lanes());
     }
+    for (lane, _) in options.limits.iter().filter(|(lane, _)| !served.contains(lane)) {
+        progress.warning(&format!("--limit {lane}: this worker does not serve it"));
+    }
+    for lane in found.iter().filter(|lane| lane.served && served.contains(&lane.lane)) {
+        for remark in &lane.remarks {
+            progress.warning(&format!("{}: {remark}", lane.lane));
+        }
+    }
     let around_claude = lanes.boxing.claude.as_ref().unwrap_or(&lanes.boxing.confinement);
     for (lane, around) in [("claude", around_claude), ("codex", &lanes.boxing.confinement)] {
         let is_served = served.iter().any(|served| served.as_str() == lane);
@@ -274,6 +282,7 @@ fn worker_config(
         labels,
         forges: github.then(|| host_of(&context.config.github_api)).into_iter().collect(),
         jobs: usize::from(options.jobs),
+        limits: options.limits(),
         interval: options.interval,
         max_interval: options.max_interval.or(context.config.max_interval).unwrap_or(MAX_INTERVAL),
         once: options.once,

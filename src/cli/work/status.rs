@@ -12,8 +12,8 @@ use super::super::logins::{LoginState, login_states};
 use super::super::output::{Output, Tone, one_line};
 use super::super::table::{Cell, Table};
 use super::super::time::{ago, clock_time, span};
-use super::logfile;
 use super::service::{self, ServiceStatus};
+use super::{logfile, orders};
 use crate::api::StatusAnswer;
 use crate::api::feed::{ForgeStatus, HostStatus};
 use crate::model::{LaneName, Timestamp, Worker, WorkerState};
@@ -107,6 +107,9 @@ impl Status {
         }
         for login in &self.logins {
             text.push_str(&format!("{}: {}\n", login.lane, login.words(context.clock.now())));
+        }
+        for line in self.workers.iter().flat_map(|worker| orders::standing(worker, now)) {
+            text.push_str(&format!("{line}\n"));
         }
         for lane in &self.past_proxy {
             text.push_str(&format!("\n{lane}: {PASSED_BY}\n"));

@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::backlog::{Alarm, Backlog, Kind, Offer, Slot};
 pub(super) use super::crowd::Place;
 use super::crowd::{Crowd, Known, Revoked, Waiter};
-use crate::model::{InstanceId, LaneName, LeaseRef, TaskId, Timestamp, Worker, WorkerId};
+use crate::model::{
+    InstanceId, LaneName, LeaseRef, Orders, RepoName, TaskId, Timestamp, Worker, WorkerId,
+};
 use crate::queue::Need;
 
 /// How long a woken worker has to claim before the next one is woken (DESIGN §3).
@@ -37,6 +39,17 @@ pub struct Ask {
     pub free: u32,
     /// The version it saw last, which is also its receipt for the answer that carried it.
     pub since: i64,
+    /// Repositories of which it would take nothing.
+    pub except: Vec<RepoName>,
+    /// What people told it, as far as it knows, in the word of [`Orders::digest`].
+    pub told: Option<String>,
+}
+
+impl Ask {
+    /// Whether it would take this, as far as the repository goes.
+    pub(super) fn takes(&self, need: &Need) -> bool {
+        self.except.is_empty() || !self.except.contains(&need.task.repo)
+    }
 }
 
 /// The parts of a doorbell's answer that come from the board.
@@ -45,6 +58,7 @@ pub(super) struct Told {
     pub version: i64,
     pub queued: u64,
     pub revoked: Vec<LeaseRef>,
+    pub orders: Option<Orders>,
 }
 
 /// See the module.
@@ -140,9 +154,39 @@ impl Board {
         if attendant.known.as_ref().is_some_and(|known| known.instance != instance) {
             attendant.revoked.clear();
         }
+        let told = attendant.known.as_ref().map(|known| &known.orders) != Some(&worker.orders);
         attendant.known = Some(Known::new(worker, instance));
+        if told {
+            self.woken.extend(attendant.places());
+        }
         self.stir(id);
         self.tick(now);
+    }
+
+    /// People told the worker something, and this is all that it was told. It hears of it at once,
+    /// and what was offered to it goes to others.
+    pub(super) fn ordered(&mut self, worker: &WorkerId, orders: Orders, now: Timestamp) {
+        if self.crowd.worker(worker).is_none() {
+            return;
+        }
+        let attendant = self.crowd.attend(worker);
+        if !attendant.known.as_mut().is_some_and(|known| known.tell(orders)) {
+            return;
+        }
+        // What it refused may have been refused for this.
+        for slot in std::mem::take(&mut attendant.declined) {
+            self.backlog.undecline(slot, worker);
+        }
+        self.moved(now);
+        self.woken.extend(self.crowd.ordered(worker));
+        self.take_back(worker);
+        self.stir(worker);
+        self.tick(now);
+    }
+
+    /// What people told the worker; `None` where memory does not tell.
+    pub(super) fn orders(&self, worker: &WorkerId) -> Option<Orders> {
+        Some(self.crowd.worker(worker)?.known.as_ref()?.orders.clone())
     }
 
     /// Whether `worker` registered here as `instance`; `None` where it is not known in memory.
@@ -223,12 +267,14 @@ impl Board {
         &mut self,
         worker: &WorkerId,
         lanes: Option<&[LaneName]>,
+        except: &[RepoName],
         began: Reading,
         now: Timestamp,
     ) -> bool {
         self.take_back(worker);
         let knows = |need: &Need| {
             lanes.is_none_or(|lanes| lanes.contains(&need.lane))
+                && !except.contains(&need.task.repo)
                 && self.crowd.worker(worker).is_some_and(|attendant| {
                     attendant.can(std::slice::from_ref(&need.lane), &Kind::of(need))
                 })
@@ -246,13 +292,17 @@ impl Board {
     }
 
     /// Takes a place. The interest stands before anything is looked at, so nothing is missed.
-    pub(super) fn enter(&mut self, ask: Ask, now: Timestamp) -> Place {
+    pub(super) fn enter(&mut self, mut ask: Ask, now: Timestamp) -> Place {
         // Somebody remembers a version of an earlier owner that is ahead of ours: the clock went
         // back between the two. No version is given twice.
         if ask.since < (now + STEP_MOST).0 {
             self.version = self.version.max(ask.since);
         }
         let (worker, since) = (ask.worker.clone(), ask.since);
+        let known = worker.as_ref().and_then(|worker| self.crowd.worker(worker)?.known.as_ref());
+        if let Some(known) = known {
+            known.narrow(&mut ask);
+        }
         let place = self.crowd.enter(ask);
         if let Some(worker) = &worker {
             let attendant = self.crowd.attend(worker);
@@ -279,9 +329,12 @@ impl Board {
             None => self.version > waiter.ask.since,
             Some(worker) => {
                 waiter.replaced.is_some()
+                    || waiter.ordered
                     || self.crowd.worker(worker).is_some_and(|attendant| {
                         let news = !waiter.superseded && attendant.has_news();
-                        news || !attendant.revoked.is_empty()
+                        let known = attendant.known.as_ref();
+                        let told = known.is_none_or(|known| known.is_known_by(&waiter.ask));
+                        news || !told || !attendant.revoked.is_empty()
                     })
             }
         };
@@ -290,13 +343,13 @@ impl Board {
 
     /// The answer for this place as things stand.
     pub(super) fn answer(&mut self, place: Place, now: Timestamp) -> Option<Told> {
-        let Waiter { ask, superseded, replaced } = self.crowd.leave(place)?;
+        let Waiter { ask, superseded, replaced, ordered: _ } = self.crowd.leave(place)?;
         let (version, queued) = (self.version, self.count(&ask));
         let Some(worker) = ask.worker else {
-            return Some(Told { version, queued, revoked: Vec::new() });
+            return Some(Told { version, queued, revoked: Vec::new(), orders: None });
         };
         if let Some(revoked) = replaced {
-            return Some(Told { version, queued: 0, revoked });
+            return Some(Told { version, queued: 0, revoked, orders: None });
         }
         let attendant = self.crowd.attend(&worker);
         if !superseded {
@@ -311,8 +364,9 @@ impl Board {
             lost.told = Some(version);
             revoked.push(lost.lease.clone());
         }
+        let orders = attendant.known.as_ref().map(|known| known.orders.clone());
         self.crowd.stand(&worker);
-        Some(Told { version, queued, revoked })
+        Some(Told { version, queued, revoked, orders })
     }
 
     /// The place's line is gone before it had an answer.
@@ -484,10 +538,15 @@ impl Board {
             Some(worker) => self.crowd.worker(worker).map_or(0, |attendant| {
                 let can = |kind: &Kind| attendant.can(&ask.lanes, kind);
                 let could = |slot: &&Slot| {
-                    self.backlog.get(**slot).is_some_and(|q| can(&Kind::of(&q.need)))
+                    let queued = self.backlog.get(**slot);
+                    queued.is_some_and(|q| can(&Kind::of(&q.need)) && ask.takes(&q.need))
                 };
                 let free = self.backlog.free().filter(|(kind, _)| can(kind));
-                let free: usize = free.map(|(_, free)| free.len()).sum();
+                let free: usize = if ask.except.is_empty() {
+                    free.map(|(_, free)| free.len()).sum()
+                } else {
+                    free.map(|(_, free)| free.iter().filter(could).count()).sum()
+                };
                 let refused = attendant.declined.iter().filter(could);
                 let refused = refused.filter(|slot| {
                     self.backlog.get(**slot).is_some_and(|queued| queued.offer.is_none())

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::backlog::{Backlog, Kind, Queued, Slot};
 use super::board::Ask;
-use crate::model::{ForgeKind, InstanceId, Label, LaneName, LeaseRef, Timestamp, Worker, WorkerId};
+use crate::model::{
+    ForgeKind, InstanceId, Label, LaneName, LeaseRef, Orders, Timestamp, Worker, WorkerId,
+};
 
 /// A held doorbell's place: the lower, the longer it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +22,8 @@ pub(super) struct Waiter {
     pub(super) superseded: bool,
     /// Another instance took the name over, and these leases with it.
     pub(super) replaced: Option<Vec<LeaseRef>>,
+    /// The worker was told something meanwhile: it is to hear of it, and is woken for no task.
+    pub(super) ordered: bool,
 }
 
 /// What is known of one worker.
@@ -47,6 +51,9 @@ pub(super) struct Known {
     host: Arc<str>,
     labels: Vec<Label>,
     forges: Vec<String>,
+    /// What people told it, and the same in a word.
+    pub(super) orders: Orders,
+    digest: String,
 }
 
 #[derive(Debug)]
@@ -96,6 +103,30 @@ impl Known {
             host: worker.host.as_str().into(),
             labels: worker.labels.clone(),
             forges: worker.forges.clone(),
+            digest: worker.orders.digest(),
+            orders: worker.orders.clone(),
+        }
+    }
+
+    /// Says what people told it now. False where that is nothing new.
+    pub(super) fn tell(&mut self, orders: Orders) -> bool {
+        if self.orders == orders {
+            return false;
+        }
+        self.digest = orders.digest();
+        self.orders = orders;
+        true
+    }
+
+    /// Whether whoever asks knows of it, or does not listen.
+    pub(super) fn is_known_by(&self, ask: &Ask) -> bool {
+        ask.told.as_ref().is_none_or(|told| *told == self.digest)
+    }
+
+    /// Takes out of a question what the worker may not have.
+    pub(super) fn narrow(&self, ask: &mut Ask) {
+        if !self.orders.is_none() {
+            ask.lanes.retain(|lane| self.orders.let_take(lane));
         }
     }
 
@@ -170,7 +201,8 @@ impl Crowd {
         } else {
             self.readers.insert(place);
         }
-        self.waiting.insert(place, Waiter { ask, superseded: false, replaced: None });
+        let (superseded, replaced, ordered) = (false, None, false);
+        self.waiting.insert(place, Waiter { ask, superseded, replaced, ordered });
         place
     }
 
@@ -207,6 +239,17 @@ impl Crowd {
         woken
     }
 
+    /// The worker was told something: who waits for it hears of that. Gives those places.
+    pub(super) fn ordered(&mut self, worker: &WorkerId) -> Vec<Place> {
+        let Some(attendant) = self.workers.get(worker) else { return Vec::new() };
+        for place in &attendant.places {
+            if let Some(waiter) = self.waiting.get_mut(place) {
+                waiter.ordered = true;
+            }
+        }
+        attendant.places.clone()
+    }
+
     /// Puts the worker where it belongs now: to be called after whatever changes that.
     pub(super) fn stand(&mut self, worker: &WorkerId) {
         let Some(attendant) = self.workers.get_mut(worker) else { return };
@@ -219,9 +262,8 @@ impl Crowd {
             return;
         }
         let living = attendant.living.and_then(|place| Some((place, self.waiting.get(&place)?)));
-        let Some((place, waiter)) = living.filter(|(_, waiter)| waiter.replaced.is_none()) else {
-            return;
-        };
+        let waits = |(_, waiter): &(Place, &Waiter)| waiter.replaced.is_none() && !waiter.ordered;
+        let Some((place, waiter)) = living.filter(waits) else { return };
         let Some(known) = &attendant.known else { return };
         let free = usize::try_from(waiter.ask.free).unwrap_or(usize::MAX);
         let open = attendant.offers.len();
@@ -253,8 +295,11 @@ impl Crowd {
     /// The tasks that the worker would be woken for first, if nobody else were.
     pub(super) fn wants(&self, worker: &WorkerId, backlog: &Backlog, now: Timestamp) -> Vec<Slot> {
         let standing = self.workers.get(worker).and_then(|attendant| attendant.standing.as_ref());
-        let Some(Standing { room, skills, host, .. }) = standing else { return Vec::new() };
-        let news = |slot: &&Slot| backlog.get(**slot).is_some_and(|q| q.is_news_to(worker, now));
+        let Some(Standing { at, room, skills, host }) = standing else { return Vec::new() };
+        let Some(Waiter { ask, .. }) = self.waiting.get(&at.1) else { return Vec::new() };
+        let news = |slot: &&Slot| {
+            backlog.get(**slot).is_some_and(|q| q.is_news_to(worker, now) && ask.takes(&q.need))
+        };
         let kinds = backlog.free().filter(|(kind, _)| skills.fit(kind) && is_here(host, kind));
         kinds.flat_map(|(_, free)| free.iter().filter(news).take(*room)).copied().collect()
     }
@@ -277,11 +322,10 @@ impl Crowd {
                 if best.is_some_and(|best| best < (false, *at)) {
                     break;
                 }
-                let Some(worker) = self.waiting.get(&at.1).and_then(|w| w.ask.worker.as_ref())
-                else {
-                    continue;
-                };
+                let Some(Waiter { ask, .. }) = self.waiting.get(&at.1) else { continue };
+                let Some(worker) = &ask.worker else { continue };
                 if !queued.is_news_to(worker, now)
+                    || !ask.takes(&queued.need)
                     || (of_one_machine && !self.skills(worker).is_some_and(|s| s.fit(&kind)))
                 {
                     continue;

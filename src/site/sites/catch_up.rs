@@ -91,6 +91,7 @@ async fn take(site: &Site, notice: Notice) -> Result<(), QueueError> {
             site.queue.forget(&worker);
             site.bell.left(&worker);
         }
+        Notice::Ordered { worker } => site.reread_order(&worker).await?,
         Notice::Tokens => site.reread().await?,
         Notice::Linked => site.linked.notify_one(),
     }
@@ -117,10 +118,11 @@ async fn meet(
     for lease in ended {
         site.logs.ended(lease);
     }
+    let written = site.orders.written();
     if site.bell.knows(worker, None).is_some()
         && let Some(known) = site.queue.worker(worker).await?
     {
-        site.bell.registered(&known, Some(instance), ended);
+        site.registered(&known, Some(instance), ended, written).await?;
     }
     Ok(())
 }
@@ -137,11 +139,14 @@ async fn everything(site: &Site) {
 
 async fn read(site: &Site) -> Result<(), QueueError> {
     site.reread().await?;
-    for (worker, instance) in site.queue.instances().await? {
+    let instances = site.queue.instances().await?;
+    let workers: Vec<WorkerId> = instances.iter().map(|(worker, _)| worker.clone()).collect();
+    for (worker, instance) in instances {
         if site.bell.knows(&worker, Some(&instance)) == Some(false) {
             meet(site, &worker, instance, &[]).await?;
         }
     }
+    site.reread_orders(&workers).await?;
     // Taken before the database is asked: what it does not say of these has ended.
     let believed = site.logs.believed();
     let living = site.queue.live_leases().await?;

@@ -3,8 +3,9 @@
 //!
 //! That is right where the same tasks fit all of them. Lanes and labels are the same by the text
 //! and its parameters. Of those who ask, the statement serves the first and all who have its
-//! forges' logins and, where there are local projects on a machine, its machine; it tells the
-//! others that they stand alone, and each of them asks by itself.
+//! forges' logins, was told the same, and, where there are local projects on a machine, its machine;
+//! it tells the others that they stand alone, and each of them asks by itself. A claim that leaves
+//! repositories out never comes here.
 
 use super::super::row::Fields;
 use super::super::sql::{Arg, Joint};
@@ -42,7 +43,10 @@ pub(in crate::store) fn claim_text_together(lanes: usize, labels: usize) -> Stri
                 case when w.host in (select host from disks) then w.host else '' end as disk,
                 array(
                     select f.value from worker_traits f
-                    where f.worker_id = a.worker and f.kind = 'forge' order by f.value) as forges
+                    where f.worker_id = a.worker and f.kind = 'forge' order by f.value) as forges,
+                array(
+                    select distinct o.lane from orders o
+                    where o.worker_id = a.worker order by o.lane) as told
             from jsonb_to_recordset($1::jsonb) as a(
                 ask bigint, worker text, instance text, claim text, run text, now bigint,
                 ends bigint)
@@ -50,10 +54,11 @@ pub(in crate::store) fn claim_text_together(lanes: usize, labels: usize) -> Stri
                 select name, host from workers
                 where id = a.worker and instance_id = a.instance and {LIVE_TOKEN} limit 1) as w
         ), first as materialized (
-            select worker as id, host, disk, forges from asked order by ask limit 1
+            select worker as id, host, disk, forges, told from asked order by ask limit 1
         ), fresh as materialized (
             select a.*, row_number() over (order by a.ask) as turn
-            from asked a join first on first.disk = a.disk and first.forges = a.forges
+            from asked a join first
+                on first.disk = a.disk and first.forges = a.forges and first.told = a.told
             where not exists (select 1 from tasks where claim_id = a.claim)
               and not exists (select 1 from runs where claim_id = a.claim and ended_by = 'worker')
         ), oldest as materialized (
@@ -84,7 +89,8 @@ pub(in crate::store) fn claim_text_together(lanes: usize, labels: usize) -> Stri
                 from taken
         )
         select a.ask,
-            case when first.disk = a.disk and first.forges = a.forges then 0 else 1 end as alone,
+            case when first.disk = a.disk and first.forges = a.forges and first.told = a.told
+                then 0 else 1 end as alone,
             {columns}, {preferences},
             coalesce(
                 tasks.run,
@@ -101,7 +107,7 @@ pub(in crate::store) fn claim_text_together(lanes: usize, labels: usize) -> Stri
         ) as tasks on true
         left join projects p on p.slug = tasks.slug",
         lane_rows = lane_rows(2, lanes),
-        fits = fits(2 + lanes, labels, no_budget_left!("(select max(now) from asked)")),
+        fits = fits(2 + lanes, labels, false, no_budget_left!("(select max(now) from asked)")),
         columns = task_columns!(),
         preferences = run_preferences!(),
     )

@@ -10,13 +10,15 @@ use crate::work::lane::{Installed, Lanes};
 
 /// What the vendors' programs said of their versions, for as long as each is the same file.
 #[derive(Clone, Debug, Default)]
-pub struct Versions(Arc<Mutex<BTreeMap<PathBuf, (Stamp, Option<String>)>>>);
+pub struct Versions(Arc<Mutex<Known>>);
+
+type Known = BTreeMap<PathBuf, (Stamp, Option<String>)>;
 
 /// By what a file is known to be another: its number, its size, and when it was written.
 type Stamp = (u64, u64, i64, i64);
 
 impl Versions {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (Stamp, Option<String>)>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

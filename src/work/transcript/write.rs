@@ -121,7 +121,15 @@ fn create(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    let create = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    match create() {
+        // A worker that was killed may be given the same claim again, and so the same run.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::remove_file(path)?;
+            create()
+        }
+        created => created,
+    }
 }
 
 /// A line of the file. Whatever a program prints, it is one line.

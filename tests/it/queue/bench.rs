@@ -119,6 +119,7 @@ impl Bench {
             claim_id: self.claim_id(),
             lanes: None,
             labels: None,
+            except: Vec::new(),
         }
     }
 

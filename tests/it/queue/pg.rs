@@ -249,6 +249,7 @@ async fn pg_leases_are_counted_by_the_servers_clock() {
         claim_id: "00000000-0000-7000-8000-00000000c1a1".parse().expect("an id"),
         lanes: None,
         labels: None,
+        except: Vec::new(),
     };
     let lease = slow.claim(&claimant).await.expect("a claim").expect("work").lease.reference();
     // Four days ahead of the other by its own clock, this one neither ends the lease early …

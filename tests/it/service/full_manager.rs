@@ -57,9 +57,15 @@ until [ -e "$HOME/running" ]; do tries=$((tries + 1)); [ $tries -lt 1200 ] || ex
 "$relay" task get "$task" --json | grep -m1 '"state"'
 echo "left: $(show LoadState) $(show ActiveState)"
 [ ! -e "$HOME/.config/systemd/user/relay-work.service" ]
-# Killed, it is started again.
 "$relay" work --install --yes --lanes process:edit
 until_is SubState running
+# Drained by command it has ended as it should, and stays so until somebody starts it.
+"$relay" work drain
+until_is ActiveState inactive
+echo "after a drain: $(show SubState) $(show Result) $(show NRestarts)"
+systemctl --user start relay-work.service
+until_is SubState running
+# Killed, it is started again.
 kill -KILL "$(show MainPID)"
 until_is SubState auto-restart
 echo "after a kill: $(show ActiveState) $(show Result)"
@@ -114,6 +120,7 @@ fn full_the_service_under_a_real_user_manager() {
         "Umask:\t0077",
         "NoNewPrivs:\t1",
         "left: not-found inactive",
+        "after a drain: dead success 0",
         "after a kill: activating signal",
     ] {
         assert!(

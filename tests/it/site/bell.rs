@@ -241,6 +241,8 @@ fn reader_query() -> DoorbellQuery {
         free: 0,
         since: 0,
         wait: 0,
+        except: None,
+        told: None,
     }
 }
 

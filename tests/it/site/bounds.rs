@@ -45,6 +45,7 @@ async fn a_worker_that_says_too_much_of_itself_is_refused_and_stores_nothing() {
         claim_id: instance("c", 1).parse().expect("an id"),
         lanes: None,
         labels: Some(labels(LISTED_MOST + 1)),
+        except: Vec::new(),
     };
     let refused = home.client.claim(&claim).await.expect_err("too many labels");
     assert_eq!(refused.code(), Some(Code::BadRequest));

@@ -144,6 +144,8 @@ impl TestWorker {
             free,
             since,
             wait,
+            except: None,
+            told: None,
         }
     }
 
@@ -168,6 +170,7 @@ impl TestWorker {
             claim_id: claim_id.0.parse().expect("a claim id"),
             lanes: None,
             labels: None,
+            except: Vec::new(),
         };
         self.client.claim(&request).await.expect("an answer").claim
     }

@@ -212,6 +212,7 @@ async fn a_token_of_another_worker_touches_nothing() {
         claim_id: instance("claim", 1).parse().expect("a claim id"),
         lanes: None,
         labels: None,
+        except: Vec::new(),
     };
     assert_eq!(code(client.claim(&claim).await), Code::Forbidden);
     // Its own name and another's lease go together no better.

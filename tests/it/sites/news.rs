@@ -152,6 +152,41 @@ async fn pg_a_retry_at_one_site_rings_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_a_pause_at_one_site_is_heard_at_the_other_also_where_nobody_told() {
+    let Some(pair) = Pair::new().await else { return };
+    let (a, b) = (&pair.a, &pair.b);
+    let worker = b.worker("w").await;
+    let hold = |told: &str| {
+        let told = Some(told.to_owned());
+        let query = relay::api::DoorbellQuery { told, ..worker.query(1, 0, 300) };
+        let client = worker.client.clone();
+        tokio::spawn(async move { client.doorbell(&query).await.expect("an answer").orders })
+    };
+    Pair::heard(a, b).await;
+    let held = hold("");
+    b.held(1).await;
+    let pause = relay::api::OrderRequest {
+        worker: "w".parse().expect("a name"),
+        order: relay::model::Order::Pause,
+        lanes: Vec::new(),
+        by: "ann".to_owned(),
+    };
+    let orders = a.client.order(&pause).await.expect("it is told").orders;
+    assert_eq!(held.await.expect("an answer"), Some(orders));
+
+    let held = hold("*");
+    b.held(1).await;
+    let silent = pair.silent().await;
+    let (by, resume) = (relay::model::Actor::user("ann"), relay::model::Order::Resume);
+    silent.order(&pause.worker, resume, &[], &by).await.expect("it is told");
+    assert_eq!(b.owner.site().bell.present().len(), 1, "nobody told");
+    b.clock.advance(BEAT);
+    assert_eq!(held.await.expect("an answer"), Some(relay::model::Orders::default()));
+    silent.close().await;
+    pair.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pg_a_worker_that_starts_anew_at_one_site_ends_its_old_self_at_the_other() {
     let Some(pair) = Pair::new().await else { return };
     let (a, b) = (&pair.a, &pair.b);

@@ -150,6 +150,21 @@ impl House {
         self.json(&["task", "get", task, "--json"])["task"]["state"].as_str().unwrap().to_owned()
     }
 
+    /// The transcript of a task's newest run: its text, and what its replay comes to, which is what
+    /// the run came to.
+    #[track_caller]
+    pub fn transcript(&self, detail: &Value) -> (String, Value) {
+        let run = &detail["runs"][0];
+        let file = self.home.join("runs").join(run["id"].as_str().unwrap()).join("transcript");
+        let told = self.json(&["lane", "replay", file.to_str().unwrap(), "--json"]);
+        assert_eq!(told["stop"], run["stop_reason"], "{told:#}");
+        assert_eq!(told["stop"], told["recorded"], "{told:#}");
+        for (count, value) in run["usage"].as_object().unwrap() {
+            assert_eq!(&told["usage"][count], value, "{count}: {told:#}");
+        }
+        (fs::read_to_string(file).unwrap(), told)
+    }
+
     /// Starts a worker that goes on in the background, and waits for its socket.
     pub fn work(&self, args: &[&str]) -> Working {
         self.work_with_fault("", args)

@@ -23,6 +23,7 @@ pub mod postgres;
 pub mod processes;
 pub mod proxy;
 pub mod repo;
+#[cfg(target_os = "linux")]
 pub mod schema;
 pub mod served;
 pub mod shop;

@@ -115,6 +115,15 @@ fn lines_of_any_bytes_come_back_as_they_were() {
 }
 
 #[test]
+fn a_run_that_begins_again_is_recorded_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let killed = Recorder::begin(dir.path(), &header("claude"), Redactor::default());
+    drop(killed);
+    run(dir.path(), "claude", &[b"again"], &end(EndedBy::Itself, Some(0), None), None);
+    assert_eq!(replayed(dir.path()).0.lines, [Line::Said(b"again".to_vec())]);
+}
+
+#[test]
 fn it_is_for_its_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let runs = dir.path().join("runs");

@@ -52,6 +52,7 @@ fn worker(n: u16) -> Worker {
         last_seen: T0,
         interval_ms: None,
         leases: Vec::new(),
+        orders: Orders::default(),
     }
 }
 
@@ -62,6 +63,8 @@ fn ask(n: u16, free: u32, since: i64) -> Ask {
         lanes: vec!["claude".parse().expect("a lane")],
         free,
         since,
+        except: Vec::new(),
+        told: None,
     }
 }
 
@@ -199,7 +202,7 @@ fn work_the_claim_did_not_give_does_not_ring_until_something_changes() {
     let place = board.enter(ask(1, 1, 0), T0);
     let told = board.take(place, T0).expect("there is work");
     let began = board.reading();
-    assert!(board.declined(&id(1), None, began, T0), "the board thought otherwise");
+    assert!(board.declined(&id(1), None, &[], began, T0), "the board thought otherwise");
     let held = board.enter(ask(1, 1, told.version), T0);
     board.tick(after(60_000));
     assert_eq!(board.take(held, after(60_000)), None);
@@ -212,7 +215,7 @@ fn a_task_that_came_while_the_claim_looked_still_rings() {
     let mut board = board(1);
     let began = board.reading();
     queue(&mut board, &["a/b#1"], T0);
-    assert!(!board.declined(&id(1), None, began, T0));
+    assert!(!board.declined(&id(1), None, &[], began, T0));
     let place = board.enter(ask(1, 1, board.version()), T0);
     assert!(board.take(place, T0).is_some());
 }

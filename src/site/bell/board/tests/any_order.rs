@@ -71,7 +71,7 @@ proptest::proptest! {
                 }
                 Step::Empty(worker) => {
                     let began = board.reading();
-                    board.declined(&id(worker), None, began, now);
+                    board.declined(&id(worker), None, &[], began, now);
                 }
                 Step::HangUp(worker) => {
                     if let Some(place) = places.remove(&worker) {
