@@ -488,12 +488,8 @@ impl Loop<'_> {
         }
         let of = (lane.clone(), claim.task.id.repo.clone());
         let job = self.jobs.spawn(async move {
-            let (began, job) = (shared.clock.now(), Arc::clone(&shared));
-            let reason = job::run(job, claim, signal, heartbeat, draining).await;
-            if let Some(seat) = &seat {
-                shared.lanes.heard(&lane, seat.whose(), began, Some(&reason), shared.clock.now());
-            }
-            drop((seat, holding));
+            let reason = job::run(shared, claim, signal, heartbeat, draining, seat).await;
+            drop(holding);
             (lane, reason)
         });
         self.running.began(job.id(), of.0, of.1);

@@ -153,6 +153,9 @@ fn from_task_to_pull_request(named: Option<&str>) {
     assert_eq!(usage["cost_usd"], Value::Null, "it tells no price");
     let asked = model.requests();
     assert!(asked[0].to_string().contains("Add a total"), "the prompt arrived");
+    let shown = model.logins();
+    assert!(shown.iter().all(|login| *login == format!("Bearer {KEY}")), "{shown:?}");
+    assert_eq!(shown.len(), asked.len());
     assert_eq!(asked[0]["model"].as_str().filter(|_| named.is_some()), named);
     let (transcript, told) = house.transcript(&detail);
     assert_eq!(told["run"]["version"], codex["version"]);

@@ -26,6 +26,7 @@ use super::heartbeat::Heartbeat;
 use super::lane::Lanes;
 use super::linked::Linked;
 use super::log::{RunLog, Speaker};
+use super::login::Seat;
 use super::observer::{Observer, Step, StepEvent};
 use super::outbox::Outbox;
 use super::persist::{Patience, persistently};
@@ -36,7 +37,7 @@ use crate::client::{Client, ClientError};
 use crate::forge::github::{Accounts, Login};
 use crate::git::Git;
 use crate::model::{
-    Clock, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, Usage, WorkerId, fault,
+    Clock, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, Timestamp, Usage, WorkerId, fault,
 };
 use crate::process::Redactor;
 use tokio_util::sync::CancellationToken;
@@ -108,6 +109,8 @@ pub struct Job {
     draining: CancellationToken,
     /// The login for the task's forge; a repository on this disk needs none.
     login: Option<Login>,
+    /// The vendor's login, until the lane has run, and when it was taken.
+    seat: Option<(Seat, Timestamp)>,
 }
 
 /// What a job has to show for itself when it is released.
@@ -128,7 +131,9 @@ pub async fn run(
     signal: StopSignal,
     heartbeat: Heartbeat,
     draining: CancellationToken,
+    seat: Option<Seat>,
 ) -> StopReason {
+    let seat = seat.map(|seat| (seat, shared.clock.now()));
     let lease = claim.lease.reference();
     let renewal = Renewal {
         heartbeat,
@@ -146,12 +151,24 @@ pub async fn run(
     let (log, sender) = RunLog::start(speaker, place, Arc::clone(&shared.ids));
     let unrecorded = Unrecorded::default();
     let skew = report::skew(&claim.lease, shared.clock.now());
-    let mut job =
-        Job { shared, claim, lease, signal, renewal, log, unrecorded, skew, draining, login: None };
+    let mut job = Job {
+        shared,
+        claim,
+        lease,
+        signal,
+        renewal,
+        log,
+        unrecorded,
+        skew,
+        draining,
+        login: None,
+        seat,
+    };
     let mut report = Report::default();
     let end = Box::pin(job.steps(&mut report)).await;
     let end = end.map_err(|stop| job.for_a_person(stop));
     if let Err(stop) = &end {
+        job.leave_login(Some(&stop.reason));
         job.forget_refused_login(stop).await;
         job.log.line(&format!("stopped: {}", stop.reason));
         if let Some(error) = stop.told() {
@@ -218,6 +235,14 @@ impl Job {
                 Err(stop)
             }
         }
+    }
+
+    /// Keeps what the run showed of the vendor's login, and lets the next run have it. Only the
+    /// first call says something.
+    fn leave_login(&mut self, stop: Option<&StopReason>) {
+        let Some((seat, began)) = self.seat.take() else { return };
+        let (lane, now) = (&self.claim.task.lane, self.shared.clock.now());
+        self.shared.lanes.heard(lane, seat.whose(), began, stop, now);
     }
 
     async fn start(&self) -> Result<(), Stop> {

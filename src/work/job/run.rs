@@ -233,7 +233,10 @@ impl Job {
             })
             .await?;
         let running = self.run_lane(prepared, || self.prepare(mirror, base, dir));
-        let result = self.step(Step::Run, self.pass(Passage::Run, running), lane_note).await?;
+        let ran = self.step(Step::Run, self.pass(Passage::Run, running), lane_note).await;
+        let stop = ran.as_ref().map_or_else(|stop| Some(&stop.reason), |ran| ran.stop.as_ref());
+        self.leave_login(stop);
+        let result = ran?;
         report.summary.clone_from(&result.summary);
         report.usage = Some(result.usage.clone());
         report.note.clone_from(&result.note);

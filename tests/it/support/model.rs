@@ -44,6 +44,7 @@ pub struct Model {
 struct Seen {
     steps: Vec<Step>,
     requests: Mutex<Vec<Value>>,
+    logins: Mutex<Vec<String>>,
 }
 
 impl Model {
@@ -52,8 +53,11 @@ impl Model {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let seen =
-            Arc::new(Seen { steps: steps.into_iter().collect(), requests: Mutex::default() });
+        let seen = Arc::new(Seen {
+            steps: steps.into_iter().collect(),
+            requests: Mutex::default(),
+            logins: Mutex::default(),
+        });
         let (stop, stopped) = oneshot::channel();
         let app = axum::Router::new().fallback(answer).with_state(Arc::clone(&seen));
         let thread = std::thread::spawn(move || {
@@ -78,6 +82,11 @@ impl Model {
     pub fn requests(&self) -> Vec<Value> {
         self.seen.requests.lock().unwrap().clone()
     }
+
+    /// What each request of the responses API showed for its login.
+    pub fn logins(&self) -> Vec<String> {
+        self.seen.logins.lock().unwrap().clone()
+    }
 }
 
 impl Drop for Model {
@@ -91,9 +100,12 @@ impl Drop for Model {
 
 async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Body> {
     let path = request.uri().path().to_owned();
+    let login = request.headers().get("authorization").map(|value| value.to_str().unwrap());
+    let login = login.unwrap_or_default().to_owned();
     let bytes = axum::body::to_bytes(request.into_body(), 64 << 20).await.unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     if path.ends_with("/responses") {
+        seen.logins.lock().unwrap().push(login);
         return seen.respond(&body);
     }
     if !path.ends_with("/messages") {
