@@ -106,12 +106,18 @@ impl Walls {
         // By components, so that what a path stands in comes before it.
         all.sort();
         let mut mounts: Vec<(&Path, Kind<'_>)> = Vec::new();
+        // Those of them that `path` stands in, the deepest last: thousands of sockets are no reason
+        // to look through all for each.
+        let mut around: Vec<(&Path, Kind<'_>)> = Vec::new();
         for (path, kind) in all {
             if mounts.last().is_some_and(|(last, _)| *last == path) {
                 mounts.pop();
+                around.pop();
             }
-            let around = mounts.iter().rev().find(|(at, _)| path.starts_with(at));
-            let in_empty = matches!(around, Some((_, Kind::Empty)));
+            while around.last().is_some_and(|(at, _)| !path.starts_with(at)) {
+                around.pop();
+            }
+            let in_empty = matches!(around.last(), Some((_, Kind::Empty)));
             let matters = match kind {
                 Kind::Shown => in_empty,
                 Kind::Blank | Kind::Empty => !in_empty,
@@ -119,6 +125,7 @@ impl Walls {
             };
             if matters {
                 mounts.push((path, kind));
+                around.push((path, kind));
             }
         }
         mounts
@@ -202,6 +209,21 @@ mod tests {
             "--tmpfs /srv/relay --chdir /srv",
         ];
         assert_eq!(line(&walls), expected.join(" "));
+    }
+
+    #[test]
+    fn what_stands_in_what_is_found_among_very_many() {
+        let blank: Vec<PathBuf> = (0..100_000).map(|n| format!("/srv/x/{n}.sock").into()).collect();
+        let walls = Walls {
+            blank,
+            empty: paths(&["/srv/x/y"]),
+            shown: paths(&["/srv/x/y/z"]),
+            ..Walls::default()
+        };
+        assert_eq!(walls.mounts().len(), 100_002);
+        let walls = Walls { empty: paths(&["/srv/x"]), ..walls };
+        let expected = [(Path::new("/srv/x"), Kind::Empty), (Path::new("/srv/x/y/z"), Kind::Shown)];
+        assert_eq!(walls.mounts(), expected);
     }
 
     #[test]

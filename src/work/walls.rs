@@ -15,6 +15,10 @@ use relay_sandbox::{Walls, hidden_paths, moved_logins};
 /// Where programs leave sockets and files for each other.
 const SHARED: &[&str] = &["/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm"];
 
+/// A folder with more sockets than this is hidden as a whole: a mount for each costs, and their paths
+/// have to fit on a command line.
+const CROWD: usize = 32;
+
 /// Variables that name files which every program reads that reaches a network.
 const NEEDED: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
 
@@ -80,17 +84,24 @@ impl View<'_> {
         }
     }
 
-    /// Sockets are blank; of another worker's, its whole folder is empty. The doors of its runs come
-    /// and go, and what is gone by the time the box is made would end this run.
+    /// Sockets are blank; of another worker's, its whole folder is empty, and a folder of many. The
+    /// doors of a worker's runs come and go, and what is gone by the time the box is made would end
+    /// this run.
     fn hide_sockets(&self, walls: &mut Walls, sockets: Vec<PathBuf>) {
         let opened = walls.writable.clone();
         let kept: Vec<PathBuf> =
             [self.home, self.relay_home, &walls.cwd].map(real).into_iter().collect();
+        let mut crowds: BTreeMap<PathBuf, usize> = BTreeMap::new();
+        for folder in sockets.iter().filter_map(|socket| socket.parent()) {
+            *crowds.entry(folder.to_owned()).or_default() += 1;
+        }
+        crowds.retain(|_, count| *count > CROWD);
         for socket in sockets {
             if opened.iter().any(|path| socket.starts_with(path)) {
                 continue;
             }
-            match relay_home_of(&socket) {
+            let crowd = || socket.parent().filter(|folder| crowds.contains_key(*folder));
+            match relay_home_of(&socket).or_else(crowd) {
                 Some(folder) if !kept.iter().any(|path| path.starts_with(folder)) => {
                     walls.empty.push(folder.to_owned());
                 }
