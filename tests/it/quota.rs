@@ -2,6 +2,7 @@
 //! was refused. The vendor's program is a shell script that does as it is told.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -58,14 +59,15 @@ fn a_lane_is_claimed_for_again_when_its_time_has_come_without_a_restart() {
     person.task("claude");
     person.drain();
     person.vendor_says("");
-    // Hours have passed, but for three seconds.
-    let mut mark: Value = serde_json::from_slice(&fs::read(person.mark()).unwrap()).unwrap();
-    mark["until"] = json!(now() + 3000);
-    fs::write(person.mark(), mark.to_string()).unwrap();
     let (shut, open) = (person.task("claude"), person.task(EDIT));
     let worker = person.work("1");
     worker.until("the task of the other lane", || person.is(&open, "review"));
     assert!(worker.said().contains("claude: out of quota until "), "{}", worker.said());
+    assert!(person.is(&shut, "queued"));
+    // Hours have passed, but for a moment.
+    let mut mark: Value = serde_json::from_slice(&fs::read(person.mark()).unwrap()).unwrap();
+    mark["until"] = json!(now() + 500);
+    fs::write(person.mark(), mark.to_string()).unwrap();
     worker.until("the task of the lane", || person.is(&shut, "review"));
     assert_eq!(person.marks(), Vec::<String>::new(), "a mark that ran out is forgotten");
 }
@@ -89,6 +91,25 @@ fn a_second_task_of_a_login_waits_unclaimed_while_other_lanes_go_on() {
     // Its own runs are nothing to tell.
     assert!(!worker.said().contains("in use"), "{}", worker.said());
     worker.until("the lock's end", || !person.is_locked());
+}
+
+#[test]
+fn a_login_is_free_once_the_lane_has_run_however_long_its_delivery_takes() {
+    let person = Person::new();
+    let hook = person.house.repo.join(".git/hooks/update");
+    let waits = format!(
+        "#!/bin/sh\nwhile [ ! -e '{}' ]; do sleep 0.02; done\n",
+        person.dir().join("go").display()
+    );
+    fs::write(&hook, waits).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let tasks = [person.task("claude"), person.task("claude")];
+    let worker = person.work("2");
+    // The second waits for the mirror, which the push of the first holds.
+    worker.until("both claims", || tasks.iter().all(|task| !person.is(task, "queued")));
+    assert!(person.is(&tasks[0], "running") && person.calls() == 1);
+    person.go();
+    worker.until("both", || tasks.iter().all(|task| person.is(task, "review")));
 }
 
 #[test]
