@@ -35,7 +35,7 @@ def vendor_rows(relay, scratch, row, median, quick):
             time_of, memory_of = (lambda side, at=at: median([one[at] for one in side]) for at in (0, 1))
             beside = f"{lane} alone"
             rows.append(row(f"a run of {lane}", time_of(ours), "s", beside, time_of(bare), 1.05))
-            rows.append(row(f"peak memory of all of {lane}'s", memory_of(ours), "MiB", beside, memory_of(bare), 1.25))
+            rows.append(row(f"peak memory of all of {lane}'s", memory_of(ours), "MiB", beside, memory_of(bare), 1.05))
         rows.append(machine.all_at_once(worker, slug, row))
     times = [timed(lambda: machine.cmd("doctor", fails=True)) for _ in range(3 if quick else 7)]
     rows.append(row("relay doctor", median(times), "s", None, 2, None))
