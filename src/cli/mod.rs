@@ -8,6 +8,7 @@ mod context;
 mod credentials;
 mod db;
 mod demo;
+mod descriptors;
 mod doctor;
 mod error;
 mod events;

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, ValueEnum};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::context::Context;
+use super::descriptors::raise;
 use super::error::{Failure, fail};
 use super::exit::Exit;
 use super::site;
@@ -180,17 +180,7 @@ fn say(context: &Context, addr: SocketAddr, listen: &Listen) -> anyhow::Result<(
 
 /// How many connections this process may hold, once it has as many descriptors as it may have.
 fn room(wanted: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = u64::try_from(wanted.saturating_add(KEPT_BACK)).unwrap_or(u64::MAX);
-    let soft = limit.current.unwrap_or(u64::MAX);
-    let raised = wanted.min(limit.maximum.unwrap_or(u64::MAX));
-    let has = if raised > soft {
-        let raise = Rlimit { current: Some(raised), maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raise).map_or(soft, |()| raised)
-    } else {
-        soft
-    };
-    usize::try_from(has).unwrap_or(usize::MAX).saturating_sub(KEPT_BACK)
+    raise(wanted.saturating_add(KEPT_BACK)).saturating_sub(KEPT_BACK)
 }
 
 /// What ends a site.

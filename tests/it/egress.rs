@@ -261,6 +261,41 @@ async fn tunnels_are_counted_and_a_silent_one_ends() {
     panic!("the place of a tunnel that ended was not given to another");
 }
 
+/// What comes past the places costs the worker few descriptors, however much of it there is.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn more_connections_than_places_hold_no_more_sockets_than_a_few() {
+    const ALL: usize = 200;
+    const PLACES: usize = 4;
+    const TURNED_AWAY: usize = 16;
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let limits = Limits { tunnels: PLACES, ..Limits::default() };
+    let run = Run::with("git.example", &[], limits, None).await;
+    let before = open();
+    let mut answers = tokio::task::JoinSet::new();
+    for _ in 0..ALL {
+        let mut client = TcpStream::connect(run.door).await.unwrap();
+        answers.spawn(async move {
+            let mut start = [0; 12];
+            let said = client.read_exact(&mut start).await;
+            // Kept open: it is the proxy that lets go.
+            (said.is_ok_and(|_| &start == b"HTTP/1.1 503"), client)
+        });
+    }
+    let mut clients = Vec::new();
+    for _ in 0..ALL - PLACES {
+        clients.push(answers.join_next().await.unwrap().unwrap());
+    }
+    let held = open() - before - ALL;
+    assert!(held <= PLACES + TURNED_AWAY, "{held} sockets are held");
+    assert!(clients.iter().any(|(told, _)| *told), "nobody was told why");
+    answers.abort_all();
+    drop(clients);
+    let (lines, traffic) = run.end().await;
+    assert_eq!((traffic.asked, traffic.led), (ALL as u64, 0));
+    assert!(lines[0].ends_with("refused a connection: there are too many at a time"), "{lines:?}");
+}
+
 #[tokio::test]
 async fn a_silent_tunnel_ends() {
     let port = echo().await;

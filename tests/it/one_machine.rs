@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::house::{House, only_has, processes_with};
+use crate::support::house::{House, Working, only_has, processes_with};
 
 const EDIT: &str = "echo change >> README.md";
 const DONE: &str =
@@ -45,6 +45,28 @@ fn a_task_becomes_a_branch_and_a_pull_request() {
         "README.md"
     );
     assert_eq!(only_has(&house.home.join("work"), &[]), Vec::<String>::new());
+}
+
+/// A lane's tunnels are sockets of the worker's, and a shell gives it few.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_raises_its_limit_of_open_files() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let inner = house.command(&["work", "--name", "w", "--lanes", "process:edit", "--jobs", "2"]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 300; exec \"$@\"", "sh"]).arg(inner.get_program());
+    shell.args(inner.get_args()).env_clear();
+    shell.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let log = house.dir.path().join("raised.log");
+    let file = std::fs::File::create(&log).unwrap();
+    let child = shell.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+    let worker = Working { child, log };
+    worker.until("that it serves", || worker.said().contains("serving process:edit"));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", worker.child.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let of = |n: usize| files.split_whitespace().nth(n).unwrap().parse::<u64>().unwrap();
+    assert_eq!(of(3), of(4).min(2 * 768 + 256), "{files}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::WorkOptions;
 use super::logfile::{self, LogFile};
 use super::signals;
 use crate::cli::context::Context;
+use crate::cli::descriptors;
 use crate::cli::error::Failure;
 use crate::cli::exit::Exit;
 use crate::cli::machine;
@@ -36,7 +37,15 @@ use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
 /// The longest wait of an idle worker unless told otherwise (seed 002).
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
 
+/// Descriptors of a worker: the queue, the caches, git, what is kept beside the jobs.
+const OWN_FILES: usize = 256;
+/// Of a job: two for each of the tunnels that its lane may have, its connections that are refused,
+/// its pipes and files.
+const FILES_OF_A_JOB: usize = 768;
+
 pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Result<Exit> {
+    let jobs = usize::from(options.jobs);
+    descriptors::raise(jobs.saturating_mul(FILES_OF_A_JOB).saturating_add(OWN_FILES));
     if options.log {
         let log = logfile::path(&context.config.home);
         let taken = LogFile::take_over(&context.config.home);
@@ -125,7 +134,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
     wake_orphaned_supervisors();
     let left = kill_orphaned_commands();
     if left > 0 {
-        tracing::warn!(left, "commands of a worker that was killed were still alive");
+        progress.line(&format!("ended {left} command(s) that a killed worker had left running"));
     }
     for logins in lanes.vendors.iter().filter_map(|installed| installed.logins.as_ref()) {
         logins.sweep();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use relay_sandbox::egress::{AllowList, Destination, Grant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::head::{self, Asked, BadHead};
@@ -21,6 +21,8 @@ use super::{Egress, Limits, Names, Traffic};
 const LEFT: usize = 256 << 10;
 /// How long that may take.
 const LEAVING: Duration = Duration::from_secs(2);
+/// Connections at a time that are told that there are too many. More are closed without a word.
+const TURNED_AWAY: usize = 16;
 /// The pause after a connection that could not be taken: the machine is short of something.
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -31,9 +33,17 @@ pub(super) struct Proxy {
     beyond: Option<Beyond>,
     limits: Limits,
     places: Arc<Semaphore>,
+    turned_away: Arc<Semaphore>,
     asked: AtomicU64,
     led: AtomicU64,
     pub(super) told: Told,
+}
+
+/// What a connection holds until it is closed.
+struct Place {
+    permit: OwnedSemaphorePermit,
+    /// Whether it may only hear that there are too many.
+    is_full: bool,
 }
 
 /// Why a request comes to nothing.
@@ -57,8 +67,11 @@ pub(super) async fn serve(door: TcpListener, proxy: &Arc<Proxy>) {
         tokio::select! {
             taken = door.accept() => match taken {
                 Ok((client, _)) => {
-                    let proxy = Arc::clone(proxy);
-                    tunnels.spawn(async move { proxy.answer(client).await });
+                    // One that has no place holds no descriptor of the worker's.
+                    if let Some(place) = proxy.place() {
+                        let proxy = Arc::clone(proxy);
+                        tunnels.spawn(async move { proxy.answer(client, place).await });
+                    }
                 }
                 Err(_) => tokio::time::sleep(SHORT).await,
             },
@@ -75,6 +88,7 @@ impl Proxy {
             beyond: egress.outward.as_ref().and_then(Beyond::of),
             limits: egress.limits,
             places: Arc::new(Semaphore::new(egress.limits.tunnels)),
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
             asked: AtomicU64::new(0),
             led: AtomicU64::new(0),
             told,
@@ -86,18 +100,28 @@ impl Proxy {
         Traffic { asked: read(&self.asked), led: read(&self.led), opened: false }
     }
 
-    async fn answer(&self, mut client: TcpStream) {
+    /// The place of a connection that has just come. One that gets none is over.
+    fn place(&self) -> Option<Place> {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(Place { permit, is_full: false });
+        }
+        if let Ok(permit) = Arc::clone(&self.turned_away).try_acquire_owned() {
+            return Some(Place { permit, is_full: true });
+        }
+        self.tell(&No::Full);
+        None
+    }
+
+    async fn answer(&self, mut client: TcpStream, place: Place) {
         let _only_slower = client.set_nodelay(true);
-        let place = self.places.try_acquire();
-        let led = match place {
-            Ok(_) => self.lead(&mut client).await,
-            Err(_) => Err(No::Full),
-        };
+        let led = if place.is_full { Err(No::Full) } else { self.lead(&mut client).await };
         if let Err(no) = led {
             self.tell(&no);
             let _gone = tokio::time::timeout(LEAVING, say_no(&mut client, &no)).await;
         }
+        drop(client);
+        drop(place.permit);
     }
 
     async fn lead(&self, client: &mut TcpStream) -> Result<(), No> {
