@@ -123,10 +123,10 @@ pub fn scope_words(scope: &Scope) -> String {
     }
 }
 
-/// `user:ann` as a person reads it.
+/// `user:ann` as a person reads it. A site can say any name.
 #[must_use]
-pub fn actor(by: &Actor) -> &str {
-    by.0.strip_prefix("user:").unwrap_or(&by.0)
+pub fn actor(by: &Actor) -> String {
+    one_line(by.0.strip_prefix("user:").unwrap_or(&by.0))
 }
 
 /// Who has spent a budget.
@@ -168,7 +168,7 @@ pub fn next(state: TaskState, id: &str) -> Option<String> {
 /// Why a lane is not asked for, to follow its name and a colon.
 #[must_use]
 pub fn shut(why: &Shut, now: Timestamp) -> String {
-    match why {
+    let words = match why {
         Shut::OutOfQuota(at) => format!("out of quota {}", until(now, *at)),
         Shut::ForgeLimit(at) => {
             format!("the forge's rate limit is used up {}", until(now, *at))
@@ -187,7 +187,9 @@ pub fn shut(why: &Shut, now: Timestamp) -> String {
         Shut::Gone(program) => {
             format!("its program is not at {} any more", program.display())
         }
-    }
+    };
+    // Whoever holds a login has written its note by itself.
+    one_line(&words)
 }
 
 /// What a run cost. Parts that were not reported are not there; nothing at all says so.
@@ -241,6 +243,24 @@ pub(super) fn grouped(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::work::login::Holder;
+
+    #[test]
+    fn names_and_notes_of_others_cannot_steer_the_terminal() {
+        let by = Actor("user:m\x1b]0;x\x07\nMAINPID=1".to_owned());
+        assert_eq!(actor(&by), "m\u{fffd}]0;x\u{fffd} MAINPID=1");
+        let holder = Holder {
+            pid: 7,
+            home: "/home/\x1b[2J".into(),
+            doing: "relay work\n\x1b[1A, a/b#1".to_owned(),
+            since: Timestamp(0),
+        };
+        assert_eq!(
+            shut(&Shut::InUse(Some(holder)), Timestamp(0)),
+            "its login is in use by relay work \u{fffd}[1A, a/b#1, process 7 of /home/\u{fffd}[2J; \
+             one run at a time"
+        );
+    }
 
     #[test]
     fn what_was_not_reported_is_not_zero() {

@@ -47,7 +47,7 @@ impl Notifier {
 
     /// It works now, and at what.
     pub fn ready(&self, status: &str) {
-        self.say(&format!("READY=1\nSTATUS={status}"));
+        self.say(&format!("READY=1\nSTATUS={}", in_line(status)));
     }
 
     /// It is alive.
@@ -59,7 +59,7 @@ impl Notifier {
 
     /// What it does, for a person.
     pub fn status(&self, status: &str) {
-        self.say(&format!("STATUS={status}"));
+        self.say(&format!("STATUS={}", in_line(status)));
     }
 
     /// It ends. From here on the manager counts the time that a stop may take.
@@ -72,6 +72,11 @@ impl Notifier {
             tracing::debug!(%error, "the service manager was not told");
         }
     }
+}
+
+/// Each line is a word to the manager, so a status is one line, whoever it names.
+fn in_line(status: &str) -> String {
+    status.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -114,6 +119,18 @@ mod tests {
         drop(manager);
         notifier.alive();
         assert!(Notifier::new(OsStr::new("vsock:2:1"), None).is_err());
+    }
+
+    #[test]
+    fn a_status_is_one_line_whatever_it_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let notifier = Notifier::new(path.as_os_str(), None).unwrap();
+        notifier.status("paused by m\x1b]0;x\x07\nMAINPID=1\r\nSTOPPING=1");
+        notifier.ready("a\nb");
+        assert_eq!(heard(&manager), "STATUS=paused by m ]0;x  MAINPID=1  STOPPING=1");
+        assert_eq!(heard(&manager), "READY=1\nSTATUS=a b");
     }
 
     #[cfg(target_os = "linux")]

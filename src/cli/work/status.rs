@@ -78,7 +78,10 @@ impl Status {
     fn show(&self, context: &Context, kept_by: Option<&str>) -> String {
         let home = context.config.home.display();
         let mut text = match &context.config.site {
-            Some(site) => format!("{site}: relay {}, pid {}\n", self.site.version, self.site.pid),
+            Some(site) => {
+                let version = one_line(&self.site.version);
+                format!("{site}: relay {version}, pid {}\n", self.site.pid)
+            }
             None if self.running => format!(
                 "{home}: `{}` runs, pid {}\n",
                 kept_by.unwrap_or("relay work"),
@@ -137,7 +140,8 @@ fn standing(host: &HostStatus, now: Timestamp) -> String {
         None => said.push("not reached yet".to_owned()),
     }
     said.push(format!("{} calls, {} counted", host.calls, host.counted));
-    format!("{}: {}\n", host.host, said.join(", "))
+    // All of it is the site's words.
+    format!("{}\n", one_line(&format!("{}: {}", host.host, said.join(", "))))
 }
 
 fn forges(forges: &[ForgeStatus], now: Timestamp, output: Output) -> String {
@@ -178,4 +182,24 @@ fn workers(workers: &[Worker], now: Timestamp, output: Output) -> String {
 
 fn listed(names: &[impl ToString]) -> String {
     names.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_site_calls_a_forge_and_its_limit_cannot_steer_the_terminal() {
+        let host = HostStatus {
+            host: "a.example\n\x1b[2J".to_owned(),
+            waiting_until: Some(Timestamp(0)),
+            limit: Some("\x1b]0;x\x07".to_owned()),
+            reached_at: None,
+            calls: 1,
+            counted: 0,
+        };
+        let said = standing(&host, Timestamp(0));
+        assert!(said.starts_with("a.example \u{fffd}[2J: waiting until "), "{said:?}");
+        assert!(!said.trim_end_matches('\n').contains(char::is_control), "{said:?}");
+    }
 }
