@@ -1,6 +1,7 @@
 //! The loop: free slot → doorbell → claim → job, and again at once after a job.
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::prune;
 use super::ring::{Bell, Ring};
 use super::room::{LOOK_AGAIN, Lacking, Room};
 use super::stop::{Shutdown, StopSignal};
-use crate::api::{Claim, ClaimRequest, Code, RegisterRequest};
+use crate::api::{Claim, ClaimRequest, Code, RegisterRequest, ReleaseRequest};
 use crate::client::{Client, ClientError};
 use crate::model::{
     Clock, IdError, Ids, InstanceId, Label, LaneName, Orders, Passage, RepoName, StopReason,
@@ -31,8 +32,13 @@ use crate::model::{
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
 const CLAIM_PATIENCE: Patience = Patience::For(Duration::from_secs(60));
+/// How long logins are held for a site that does not answer: a person's own runs wait meanwhile.
+const HOLDS_LOGINS: Duration = Duration::from_secs(2);
 /// How long the last word to the site may take.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Why a claim is given back whose answer was late.
+const LOGIN_GONE: &str = "the site's answer was late, and another run has the lane's login";
 
 /// What a worker is and serves.
 #[derive(Clone, Debug)]
@@ -374,7 +380,17 @@ impl Loop<'_> {
         let asking = persistently(&*worker.clock, &*worker.ids, CLAIM_PATIENCE, || {
             worker.client.claim(&request)
         });
-        let asked = fault::pass(&*faults, Passage::Claim, asking).await;
+        let asked = {
+            let mut asking = pin!(fault::pass(&*faults, Passage::Claim, asking));
+            tokio::select! {
+                biased;
+                asked = &mut asking => asked,
+                () = tokio::time::sleep(HOLDS_LOGINS) => {
+                    seats.clear();
+                    asking.await
+                }
+            }
+        };
         match asked {
             Ok(answer) => {
                 let before = self.unanswered.take().filter(|b| b.claim_id == request.claim_id);
@@ -391,9 +407,16 @@ impl Loop<'_> {
                     self.claim_file.answered();
                     return self.give_back(&claim, misfit).await;
                 }
-                let own = seats.iter().position(|(lane, _)| *lane == claim.task.lane);
-                let seat = own.and_then(|own| seats.swap_remove(own).1);
-                drop(seats);
+                let lane = &claim.task.lane;
+                let mut own: Vec<_> = seats.into_iter().filter(|(of, _)| of == lane).collect();
+                if own.is_empty() {
+                    // Given back meanwhile, or the claim is of an earlier asking.
+                    own = self.gate.seats(std::slice::from_ref(lane)).await;
+                }
+                let Some((_, seat)) = own.pop() else {
+                    self.claim_file.answered();
+                    return self.let_go(&claim).await;
+                };
                 self.start(claim, seat);
                 self.claim_file.answered();
                 Ok(Claimed::Job)
@@ -432,6 +455,28 @@ impl Loop<'_> {
         }
         if self.worker.config.once && self.jobs.is_empty() {
             return Err(WorkError::Misfit(misfit));
+        }
+        Ok(Claimed::Nothing)
+    }
+
+    /// Gives a claim back whose login another run has by now: other machines can take the task.
+    async fn let_go(&self, claim: &Claim) -> Result<Claimed, WorkError> {
+        let release = ReleaseRequest {
+            worker_id: claim.lease.worker.clone(),
+            epoch: claim.lease.epoch,
+            reason: StopReason::WorkerStopped,
+            pr: None,
+            pr_url: None,
+            summary: None,
+            error: Some(LOGIN_GONE.to_owned()),
+            kept: None,
+            usage: None,
+            note: None,
+        };
+        let lease = claim.lease.reference();
+        if let Err(error) = self.worker.client.release(&lease, &release).await {
+            // The lease runs out by itself.
+            self.shared.observer.warning(&format!("{}: {error}", claim.lease.task));
         }
         Ok(Claimed::Nothing)
     }

@@ -3,11 +3,15 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
+use relay::work::linked::Linked;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use person::{EDIT, Person, now};
+
+use crate::support::proxy::{Fate, Proxy};
 
 mod person;
 mod probe;
@@ -134,6 +138,38 @@ fn two_homes_of_a_person_share_a_login_and_a_worker_that_is_killed_lets_go_of_it
     person.go();
     second.until("its end", || other.is(&waits, "review"));
     second.until("the lock's end", || !person.is_locked());
+}
+
+/// A site elsewhere can be slow, or mean it: the person's own runs do not wait for it.
+#[test]
+fn a_site_that_does_not_answer_a_claim_keeps_nobody_from_the_login() {
+    let person = Person::new();
+    let site = person.house.work(&["--name", "site", "--lanes", EDIT]);
+    let proxy = Proxy::of_socket(&person.house.home.join("relay.sock"));
+    let mut other = person.other_home();
+    Linked::of(&other.house.home).add(person.house.repo.to_str().unwrap()).unwrap();
+    other.house.set("RELAY_SITE", &proxy.url());
+    let task = person.task("claude");
+    proxy.only("/work/claim", Fate::Silent);
+    let worker = other.work("1");
+    worker.until("its claim", || proxy.count("/work/claim") == 1);
+
+    person.vendor_says("hold");
+    let mut probe = person.house.command(&["probe", "claude", "--no-sandbox", "--wait"]);
+    let mut probe = probe.stdout(std::process::Stdio::null()).spawn().unwrap();
+    worker.within(Duration::from_secs(20), "the person's own run", || person.calls() == 1);
+
+    // What is claimed after all is not kept waiting for the login.
+    proxy.all(Fate::Pass);
+    proxy.cut();
+    let by = format!("its login is in use by relay probe claude, process {}", probe.id());
+    worker.until("its word", || worker.said().contains(&by));
+    worker.until("the task", || person.is(&task, "queued"));
+    assert_eq!(person.calls(), 1);
+    person.go();
+    assert!(probe.wait().unwrap().success());
+    worker.until("the task's end", || person.is(&task, "review"));
+    drop((worker, site));
 }
 
 #[test]
