@@ -168,11 +168,10 @@ impl Observer for Progress {
         self.said_waiting(false);
         match event {
             StepEvent::Began => self.spin(task, step),
-            StepEvent::Ended { note } => {
+            StepEvent::Ended { note, outcome } => {
                 self.still(task);
-                // That the site was told says nothing of how the job ended.
-                let mark = if step == Step::Release { "told" } else { "ok" };
-                self.step_line(task, step, Tone::Good, mark, note);
+                let (tone, mark) = done(step, *outcome);
+                self.step_line(task, step, tone, mark, note);
             }
             StepEvent::Failed { reason, error } => {
                 self.still(task);
@@ -238,5 +237,29 @@ impl Observer for Progress {
     fn warning(&self, text: &str) {
         let word = self.output.paint(Tone::Warn, "warning:");
         self.line(&format!("{word} {}", one_line(text)));
+    }
+}
+
+/// How a step that was done looks.
+fn done(step: Step, outcome: Outcome) -> (Tone, &'static str) {
+    match outcome {
+        // That the site was told says nothing of how the job ended.
+        _ if step == Step::Release => (Tone::Good, "told"),
+        Outcome::Finished => (Tone::Good, "ok"),
+        Outcome::Failed => (Tone::Bad, "failed"),
+        Outcome::Released => (Tone::Warn, "stopped"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_failed_is_not_called_ok() {
+        assert_eq!(done(Step::Run, Outcome::Finished).1, "ok");
+        assert_eq!(done(Step::Run, Outcome::Failed), (Tone::Bad, "failed"));
+        assert_eq!(done(Step::Run, Outcome::Released).1, "stopped");
+        assert_eq!(done(Step::Release, Outcome::Finished).1, "told");
     }
 }

@@ -13,7 +13,7 @@ use super::renewal::Renewal;
 use super::stop::StopSignal;
 use crate::api::{Code, RecordRequest};
 use crate::client::{Client, ClientError};
-use crate::model::{Clock, Ids, StopReason, Task, TaskState};
+use crate::model::{Clock, Ids, Outcome, StopReason, Task, TaskState};
 
 /// How long the rest of a log may take in front of the result.
 const LOG: Duration = Duration::from_secs(10);
@@ -176,11 +176,13 @@ impl Courier {
     fn tell(&self, entry: &Entry, handed: &Handed) {
         let task = &entry.lease.task;
         let event = match handed {
-            Handed::Taken(None) => {
-                StepEvent::Ended { note: "what an earlier run did is recorded".to_owned() }
-            }
+            Handed::Taken(None) => StepEvent::Ended {
+                note: "what an earlier run did is recorded".to_owned(),
+                outcome: Outcome::Finished,
+            },
             Handed::Taken(Some(now)) => StepEvent::Ended {
                 note: format!("the result of an earlier run was handed in: {}", stands(now)),
+                outcome: Outcome::Finished,
             },
             Handed::Lost(reason) => StepEvent::Failed {
                 reason: reason.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::gate::Shut;
-use crate::model::{LaneName, Orders, StopReason, TaskId, Timestamp, WorkerId};
+use crate::model::{LaneName, Orders, Outcome, StopReason, TaskId, Timestamp, WorkerId};
 
 /// The steps of a job, in their order (DESIGN §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,10 +51,12 @@ impl Step {
 pub enum StepEvent {
     /// It began.
     Began,
-    /// It ended well.
+    /// It was done.
     Ended {
         /// What came of it, in a few words.
         note: String,
+        /// Whether that is what was wanted: a lane that was run can have failed.
+        outcome: Outcome,
     },
     /// The job ends here.
     Failed {

@@ -37,7 +37,8 @@ use crate::client::{Client, ClientError};
 use crate::forge::github::{Accounts, Login};
 use crate::git::Git;
 use crate::model::{
-    Clock, Faults, ForgeKind, Ids, LeaseRef, Passage, StopReason, Timestamp, Usage, WorkerId, fault,
+    Clock, Faults, ForgeKind, Ids, LeaseRef, Outcome, Passage, StopReason, Timestamp, Usage,
+    WorkerId, fault,
 };
 use crate::process::Redactor;
 use tokio_util::sync::CancellationToken;
@@ -122,6 +123,18 @@ struct Report {
     pr: Option<(u64, String)>,
     /// The file that keeps work which was not delivered.
     kept: Option<PathBuf>,
+}
+
+/// What came of a step that was done.
+struct Note {
+    note: String,
+    outcome: Outcome,
+}
+
+impl From<String> for Note {
+    fn from(note: String) -> Self {
+        Self { note, outcome: Outcome::Finished }
+    }
 }
 
 /// Does one job and releases its lease. Gives why it stopped.
@@ -210,11 +223,11 @@ impl Job {
     }
 
     /// Tells the observer and the log about a step around doing it.
-    async fn step<T>(
+    async fn step<T, N: Into<Note>>(
         &self,
         step: Step,
         work: impl Future<Output = Result<T, Stop>>,
-        note: impl FnOnce(&T) -> String,
+        note: impl FnOnce(&T) -> N,
     ) -> Result<T, Stop> {
         let task = &self.lease.task;
         self.shared.observer.step(task, step, &StepEvent::Began);
@@ -222,10 +235,10 @@ impl Job {
         let began = self.shared.clock.uptime();
         match work.await {
             Ok(value) => {
-                let note = note(&value);
+                let Note { note, outcome } = note(&value).into();
                 let took = self.shared.clock.uptime().saturating_sub(began).as_secs_f64();
                 self.log.line(&format!("   {note} ({took:.3} s)"));
-                self.shared.observer.step(task, step, &StepEvent::Ended { note });
+                self.shared.observer.step(task, step, &StepEvent::Ended { note, outcome });
                 Ok(value)
             }
             Err(stop) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::halt::set_aside;
 use super::{Job, LAST_WORD, Report, Stop};
 use crate::api::{RecordRequest, ReleaseRequest};
-use crate::model::{Disposition, Effect, LEASE, Lease, Passage, StopReason, Timestamp};
+use crate::model::{Disposition, Effect, LEASE, Lease, Outcome, Passage, StopReason, Timestamp};
 use crate::work::courier::{self, is_lost, kept_words};
 use crate::work::log::Rest;
 use crate::work::observer::{Step, StepEvent};
@@ -118,12 +118,12 @@ impl Job {
     ) -> StopReason {
         let (reason, error) =
             stop.map_or((StopReason::Finished, None), |stop| (stop.reason.clone(), stop.told()));
-        let shared = &self.shared;
+        let (shared, outcome) = (&self.shared, Outcome::Finished);
         let tell = |event| shared.observer.step(&self.lease.task, Step::Release, &event);
         // A lease that is gone has nothing to release; its end was already recorded.
         if matches!(reason, StopReason::LeaseLost | StopReason::Cancelled) {
             self.let_result_go(&rest);
-            tell(StepEvent::Ended { note: format!("nothing to release: {reason}") });
+            tell(StepEvent::Ended { note: format!("nothing to release: {reason}"), outcome });
             return reason;
         }
         let entry = self.entry(Some(self.release_request(reason.clone(), error, report)));
@@ -147,7 +147,7 @@ impl Job {
             Some(Ok(task)) => {
                 self.let_result_go(&rest);
                 let stands = task.as_deref().map(courier::stands).unwrap_or_default();
-                tell(StepEvent::Ended { note: format!("{reason}: {stands}") });
+                tell(StepEvent::Ended { note: format!("{reason}: {stands}"), outcome });
                 if let Some(text) = task.as_deref().and_then(set_aside) {
                     shared.observer.warning(&text);
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::effects::{Committed, Done};
 use super::publish::push_words;
-use super::{Job, Report, Stop};
+use super::{Job, Note, Report, Stop};
 use crate::forge::words;
 use crate::git::{
     Commit, Copy, Fence, FenceClaim, GitError, HostToken, Identity, Mirror, Remote, Snapshot,
@@ -14,7 +14,8 @@ use crate::git::{
 };
 use crate::model::run::UsageText;
 use crate::model::{
-    DiskProblem, Effect, Epoch, MAX_MINUTES, Passage, PushProblem, RepoProblem, StopReason, Usage,
+    DiskProblem, Effect, Epoch, MAX_MINUTES, Outcome, Passage, PushProblem, RepoProblem,
+    StopReason, Usage,
 };
 use crate::process::is_shortage;
 use crate::work::copies::CopyDir;
@@ -363,14 +364,16 @@ fn time_limit(flag: Option<Duration>, preferred: Option<u32>) -> Duration {
     flag.or(preferred).unwrap_or(MAX_RUN)
 }
 
-fn lane_note(result: &LaneResult) -> String {
+fn lane_note(result: &LaneResult) -> Note {
+    let outcome = result.stop.as_ref().map_or(Outcome::Finished, StopReason::outcome);
     let how = result.stop.as_ref().map_or_else(|| "finished".to_owned(), ToString::to_string);
-    match result.usage.duration_ms {
+    let note = match result.usage.duration_ms {
         Some(ms) => {
             format!("{how} after {:.1} s", Duration::from_millis(ms).as_secs_f64())
         }
         None => how,
-    }
+    };
+    Note { note, outcome }
 }
 
 /// What a git error means for the task.
