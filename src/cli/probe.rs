@@ -20,14 +20,18 @@ use crate::model::{LaneName, ModelName, RunPreferences, StopReason, Timestamp, U
 use crate::process::adopt_orphans;
 use crate::work::StopSignal;
 use crate::work::copies::Copies;
+use crate::work::errand::TRIES_AGAIN;
 use crate::work::gate::Shut;
 use crate::work::lane::{Installed, Lanes};
 use crate::work::login::{Holder, Seat};
 use crate::work::ping::Ping;
-use crate::work::probe::{vendor_status, version};
+use crate::work::probe::{LaneState, vendor_status, version};
 
 /// How often a login in use is asked for with --wait.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long the program may take to say its version and its login, as in `relay doctor`.
+const QUESTION: Duration = Duration::from_millis(1500);
 
 /// Options of `relay probe`.
 #[derive(Debug, Args)]
@@ -156,8 +160,36 @@ async fn probe(
     seat: &Seat,
 ) -> anyhow::Result<Probed> {
     let lane: LaneName = installed.vendor.lane.parse()?;
-    let status = vendor_status(lanes, installed).await;
-    let (before, login) = status.map_or((None, String::new()), |seen| (seen.version, seen.detail));
+    let mut probed = Probed {
+        lane,
+        answered: false,
+        program: installed.program.clone(),
+        version: None,
+        updated_from: None,
+        login: String::new(),
+        model: installed.model(&RunPreferences::default()).map(str::to_owned),
+        stop_reason: None,
+        error: None,
+        hint: None,
+        said: None,
+        usage: Usage::default(),
+        took_ms: 0,
+        out_of_quota_until: None,
+    };
+    match signal.guard(vendor_status(lanes, installed, QUESTION)).await {
+        Ok(Some(seen)) if seen.state == LaneState::NotLoggedIn => {
+            (probed.version, probed.login) = (seen.version, seen.detail.clone());
+            (probed.error, probed.hint) = (Some(seen.detail), seen.hint);
+            probed.stop_reason = Some(StopReason::NotLoggedIn);
+            return Ok(probed);
+        }
+        Ok(Some(seen)) => (probed.version, probed.login) = (seen.version, seen.detail),
+        Ok(None) => {}
+        Err(reason) => {
+            probed.stop_reason = Some(reason);
+            return Ok(probed);
+        }
+    }
     let copies = Copies::open(lanes.relay_home.join("work"))?;
     let (ids, supervisor) = (context.ids(), machine::own_program()?);
     let ping = Ping {
@@ -172,27 +204,16 @@ async fn probe(
     let began = context.clock.uptime();
     let ended = ping.send(seat).await?;
     let took = context.clock.uptime().saturating_sub(began);
-    let after = version(lanes, installed).await;
-    let mut probed = Probed {
-        lane,
-        answered: false,
-        program: installed.program.clone(),
-        updated_from: before.clone().filter(|_| before != after),
-        version: after.or(before),
-        login,
-        model: installed.model(&RunPreferences::default()).map(str::to_owned),
-        stop_reason: None,
-        error: None,
-        hint: None,
-        said: None,
-        usage: Usage::default(),
-        took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        out_of_quota_until: None,
-    };
+    let after = signal.guard(version(lanes, installed)).await.unwrap_or_default();
+    probed.took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    probed.updated_from = probed.version.clone().filter(|_| probed.version != after);
+    probed.version = after.or(probed.version);
     match ended {
         Ok(result) => {
             probed.stop_reason = result.stop;
-            (probed.error, probed.hint) = (result.error, result.hint);
+            // A worker would try it again.
+            let hint = result.hint.filter(|hint| hint != TRIES_AGAIN);
+            (probed.error, probed.hint) = (result.error, hint);
             probed.said = result.summary;
             probed.model = result.usage.model.clone().or(probed.model);
             probed.usage = result.usage;

@@ -16,6 +16,9 @@ use super::verdict::{self, LaneResult, conclude};
 use crate::model::{Clock, LaneName, RepoProblem, StopReason, Timestamp};
 use crate::process::{EndedBy, LaneEnd, ProcessError, is_shortage, run_lane};
 
+/// What helps where a worker does the run once more; by hand nothing does.
+pub const TRIES_AGAIN: &str = "relay tries again by itself";
+
 /// How often a box is tried that cannot be made.
 const BOX_TRIES: u32 = 5;
 
@@ -218,7 +221,7 @@ fn forgive_update(result: &mut LaneResult, lane: &LaneName) {
         result.stop = Some(StopReason::Crashed);
         let said = result.error.take().unwrap_or_else(|| "it gave no reason".to_owned());
         result.error = Some(format!("{lane} was updated while it ran: {said}"));
-        result.hint = Some("relay tries again by itself".to_owned());
+        result.hint = Some(TRIES_AGAIN.to_owned());
     }
 }
 

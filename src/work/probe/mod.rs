@@ -146,9 +146,13 @@ pub async fn probe_within(
     found
 }
 
-/// Looks at one vendor's lane.
-pub async fn vendor_status(lanes: &Lanes, installed: &Installed) -> Option<LaneStatus> {
-    let said = asked(lanes, installed.vendor, PATIENCE).of_login(installed).await;
+/// Looks at one vendor's lane, with the time that one question may take.
+pub async fn vendor_status(
+    lanes: &Lanes,
+    installed: &Installed,
+    patience: Duration,
+) -> Option<LaneStatus> {
+    let said = asked(lanes, installed.vendor, patience).of_login(installed).await;
     status(lanes, installed, said)
 }
 

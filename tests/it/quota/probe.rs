@@ -6,7 +6,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::person::{Person, now};
-use crate::support::house::{Ran, only_has};
+use crate::support::house::{Ran, Working, only_has};
 
 fn json_of(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
@@ -105,6 +105,55 @@ fn what_it_came_to_is_in_its_exit_code() {
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(code), "{what}: {said}");
     }
+}
+
+/// As `relay lane ls` has it, whatever a run would have come to.
+#[test]
+fn a_lane_that_is_not_logged_in_is_refused_before_anything_is_run() {
+    let person = Person::new();
+    let called = person.dir().join("called");
+    let program = |lane: &str, version: &str, says: &str| {
+        let script = format!(
+            "#!/bin/sh\ncase \"$1\" in\n--version) echo '{version}'; exit 0;;\n\
+             auth|login) {says}; exit 1;;\nesac\necho run >> '{}'\n",
+            called.display()
+        );
+        person.house.program(lane, &script);
+    };
+    program("claude", "2.1.332 (Claude Code)", r#"echo '{"loggedIn":false}'"#);
+    program("codex", "codex-cli 0.171.0", "echo 'Not logged in' >&2");
+    let lanes = person.house.json(&["lane", "ls", "--json"]);
+    for lane in ["claude", "codex"] {
+        let listed = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == lane).unwrap();
+        assert_eq!(listed["state"], "not_logged_in", "{listed:#}");
+        let told = person.probe(lane, &["--json"]);
+        assert_eq!((told.code, person.calls()), (6, 0), "{told:?}");
+        let probed = json_of(&told);
+        assert_eq!(probed["stop_reason"]["reason"], "not_logged_in", "{probed:#}");
+        assert_eq!((&probed["error"], &probed["hint"]), (&listed["detail"], &listed["hint"]));
+    }
+    assert!(!person.is_locked());
+}
+
+/// Also of its version and its login.
+#[test]
+fn a_program_that_hangs_is_called_off_at_once() {
+    let person = Person::new();
+    let asked = person.dir().join("asked");
+    person.house.program(
+        "claude",
+        &format!("#!/bin/sh\necho \"$1\" >> '{}'\nexec sleep 600\n", asked.display()),
+    );
+    let mut probe = person.house.command(&["probe", "claude", "--no-sandbox", "--json"]);
+    let child = probe.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let probe = Working { child, log: person.dir().join("none") };
+    let was_asked = || fs::read_to_string(&asked).unwrap_or_default();
+    probe.until("both questions", || was_asked().lines().count() >= 2);
+    let began = std::time::Instant::now();
+    probe.signal(Signal::INT);
+    let mut probe = probe;
+    assert_eq!(probe.ended(), 8);
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[test]

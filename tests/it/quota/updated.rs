@@ -41,6 +41,13 @@ fn a_probe_tells_the_version_that_ran_and_the_one_before() {
         (&probed["version"], &probed["updated_from"]),
         (&json!("2.1.333"), &json!("2.1.332"))
     );
+    // It is a worker that tries again, and not this command.
+    person.vendor_says("update and break");
+    person.stand_in(person.dir());
+    let told = person.probe("claude", &["--json"]);
+    let probed: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!(probed["stop_reason"]["reason"], "crashed", "{probed:#}");
+    assert_eq!(probed["hint"], Value::Null, "{probed:#}");
 }
 
 #[test]
