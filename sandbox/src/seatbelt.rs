@@ -3,7 +3,7 @@
 //!
 //! Seatbelt cannot nest: claude and codex bring one of their own, so that this is for lanes that
 //! bring none. It puts nothing in the place of another, so what is empty or blank elsewhere is
-//! refused here, and [`Walls::replaced`](super::Walls) has no meaning. The last rule that fits wins.
+//! refused here, and [`Walls::replaced`](super::Walls) and `fixed` have no meaning. The last rule that fits wins.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -37,6 +37,8 @@ pub fn seatbelt_profile<'a>(
             Kind::Blank => format!("(deny file* network-outbound (literal \"{said}\"))\n"),
             Kind::Empty => format!("(deny file* (subpath \"{said}\"))\n"),
             Kind::Writable | Kind::Replaced(_) => format!("(allow file* (subpath \"{said}\"))\n"),
+            Kind::Fixed(_) => format!("(allow file-read* (subpath \"{said}\"))\n"),
+            Kind::Held => continue,
         });
     }
     text.push_str(&format!("(allow file* (subpath \"{}\"))\n", said(temporary)?));
@@ -78,6 +80,7 @@ mod tests {
                 "/Users/ada/.npm".into(),
                 "/Users/ada/.harness/work/c.stores/0".into(),
             )],
+            fixed: Vec::new(),
             network: Network::Door { through: vec!["relay".into()] },
             cwd: "/Users/ada/.harness/work/c".into(),
         }

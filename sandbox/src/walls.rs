@@ -18,6 +18,8 @@ pub struct Walls {
     pub writable: Vec<PathBuf>,
     /// Another folder in the place of one, writable: the place, and what stands there instead.
     pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// The same, read-only, whatever the lane may write around it.
+    pub fixed: Vec<(PathBuf, PathBuf)>,
     /// What of the network is there.
     pub network: Network,
     /// Where the program starts.
@@ -51,6 +53,10 @@ pub(crate) enum Kind<'a> {
     Empty,
     Writable,
     Replaced(&'a Path),
+    Fixed(&'a Path),
+    /// A folder in an empty one on the way to what stands below: nothing in it is moved, or else
+    /// what is mounted there would be found by another name than the one it is hidden by later.
+    Held,
 }
 
 impl Walls {
@@ -77,6 +83,7 @@ impl Walls {
         } else {
             add(&[&"--proc", &"/proc"]);
         }
+        let mut held = Vec::new();
         for (path, kind) in self.mounts() {
             match kind {
                 Kind::Shown => add(&[&"--ro-bind", &path, &path]),
@@ -85,8 +92,15 @@ impl Walls {
                 Kind::Writable if path.starts_with("/dev") => add(&[&"--dev-bind", &path, &path]),
                 Kind::Writable => add(&[&"--bind", &path, &path]),
                 Kind::Replaced(by) => add(&[&"--bind", &by, &path]),
+                Kind::Fixed(by) => add(&[&"--ro-bind", &by, &path]),
+                Kind::Held => {
+                    add(&[&"--tmpfs", &path]);
+                    held.push(path);
+                }
             }
         }
+        // What is mounted below has its place by now.
+        held.iter().for_each(|path| add(&[&"--remount-ro", path]));
         add(&[&"--chdir", &self.cwd]);
         line
     }
@@ -103,6 +117,7 @@ impl Walls {
             all.extend(paths.iter().map(|path| (path.as_path(), kind)));
         }
         all.extend(self.replaced.iter().map(|(at, by)| (at.as_path(), Kind::Replaced(by))));
+        all.extend(self.fixed.iter().map(|(at, by)| (at.as_path(), Kind::Fixed(by))));
         // By components, so that what a path stands in comes before it.
         all.sort();
         let mut mounts: Vec<(&Path, Kind<'_>)> = Vec::new();
@@ -117,19 +132,30 @@ impl Walls {
             while around.last().is_some_and(|(at, _)| !path.starts_with(at)) {
                 around.pop();
             }
-            let in_empty = matches!(around.last(), Some((_, Kind::Empty)));
+            let in_empty = matches!(around.last(), Some((_, Kind::Empty | Kind::Held)));
             let matters = match kind {
                 Kind::Shown => in_empty,
                 Kind::Blank | Kind::Empty => !in_empty,
-                Kind::Writable | Kind::Replaced(_) => true,
+                Kind::Writable | Kind::Replaced(_) | Kind::Fixed(_) | Kind::Held => true,
             };
             if matters {
+                if let Some((empty, Kind::Empty)) = around.last()
+                    && let Some(way) = first_below(empty, path)
+                {
+                    mounts.push((way, Kind::Held));
+                    around.push((way, Kind::Held));
+                }
                 mounts.push((path, kind));
                 around.push((path, kind));
             }
         }
         mounts
     }
+}
+
+/// The folder directly in `empty` that `path` stands in, where it is not `path` itself.
+fn first_below<'a>(empty: &Path, path: &'a Path) -> Option<&'a Path> {
+    path.ancestors().skip(1).find(|folder| folder.parent() == Some(empty))
 }
 
 #[cfg(test)]
@@ -155,14 +181,18 @@ mod tests {
             shown: paths(&["/home/ada", "/run/resolv.conf", "/home/ada/.harness/bin/tidy"]),
             writable: paths(&["/home/ada/.harness/work/c", "/dev/kvm"]),
             replaced: vec![("/home/ada/.npm".into(), "/home/ada/.harness/work/c.box/npm".into())],
+            fixed: vec![("/home/ada/.claude".into(), "/home/ada/.harness/work/c.box/set".into())],
             network: Network::Apart,
             cwd: "/home/ada/.harness/work/c".into(),
         };
         let expected = [
             ALWAYS,
             "--dev-bind /dev/kvm /dev/kvm",
+            "--ro-bind /home/ada/.harness/work/c.box/set /home/ada/.claude",
             "--tmpfs /home/ada/.harness",
+            "--tmpfs /home/ada/.harness/bin",
             "--ro-bind /home/ada/.harness/bin/tidy /home/ada/.harness/bin/tidy",
+            "--tmpfs /home/ada/.harness/work",
             "--bind /home/ada/.harness/work/c /home/ada/.harness/work/c",
             "--ro-bind /dev/null /home/ada/.netrc",
             "--bind /home/ada/.harness/work/c.box/npm /home/ada/.npm",
@@ -171,6 +201,7 @@ mod tests {
             "--ro-bind /run/resolv.conf /run/resolv.conf",
             "--tmpfs /tmp",
             "--ro-bind /dev/null /var/lib/db.sock",
+            "--remount-ro /home/ada/.harness/bin --remount-ro /home/ada/.harness/work",
             "--chdir /home/ada/.harness/work/c",
         ];
         assert_eq!(line(&walls), expected.join(" "));
@@ -188,8 +219,33 @@ mod tests {
         let expected = [
             ALWAYS,
             "--tmpfs /tmp --ro-bind /tmp/ada /tmp/ada --tmpfs /tmp/ada/.ssh",
-            "--tmpfs /tmp/ada/relay",
-            "--bind /tmp/ada/relay/work/c /tmp/ada/relay/work/c --chdir /tmp/ada/relay/work/c",
+            "--tmpfs /tmp/ada/relay --tmpfs /tmp/ada/relay/work",
+            "--bind /tmp/ada/relay/work/c /tmp/ada/relay/work/c",
+            "--remount-ro /tmp/ada/relay/work --chdir /tmp/ada/relay/work/c",
+        ];
+        assert_eq!(line(&walls), expected.join(" "));
+    }
+
+    #[test]
+    fn what_leads_to_a_mount_in_an_empty_folder_is_held_and_the_folder_stays_writable() {
+        let walls = Walls {
+            empty: paths(&["/r", "/tmp"]),
+            shown: paths(&["/r/s/bash", "/tmp/x/ada"]),
+            writable: paths(&["/r/direct", "/r/v/one.grok", "/r/v/two.grok", "/tmp/x/deep/c"]),
+            fixed: vec![("/r/v/one.grok/in".into(), "/r/v/one.grok/in".into())],
+            cwd: "/".into(),
+            ..Walls::default()
+        };
+        let expected = [
+            ALWAYS,
+            "--tmpfs /r --bind /r/direct /r/direct",
+            "--tmpfs /r/s --ro-bind /r/s/bash /r/s/bash",
+            "--tmpfs /r/v --bind /r/v/one.grok /r/v/one.grok",
+            "--ro-bind /r/v/one.grok/in /r/v/one.grok/in",
+            "--bind /r/v/two.grok /r/v/two.grok",
+            "--tmpfs /tmp --tmpfs /tmp/x --ro-bind /tmp/x/ada /tmp/x/ada",
+            "--bind /tmp/x/deep/c /tmp/x/deep/c",
+            "--remount-ro /r/s --remount-ro /r/v --remount-ro /tmp/x --chdir /",
         ];
         assert_eq!(line(&walls), expected.join(" "));
     }
@@ -222,8 +278,9 @@ mod tests {
         };
         assert_eq!(walls.mounts().len(), 100_002);
         let walls = Walls { empty: paths(&["/srv/x"]), ..walls };
-        let expected = [(Path::new("/srv/x"), Kind::Empty), (Path::new("/srv/x/y/z"), Kind::Shown)];
-        assert_eq!(walls.mounts(), expected);
+        let expected =
+            [("/srv/x", Kind::Empty), ("/srv/x/y", Kind::Held), ("/srv/x/y/z", Kind::Shown)];
+        assert_eq!(walls.mounts(), expected.map(|(path, kind)| (Path::new(path), kind)));
     }
 
     #[test]
@@ -247,8 +304,9 @@ mod tests {
         walls.add_door("/srv/relay/work/c.door".into(), vec!["/bin/relay".into()]);
         let expected = [
             ALWAYS,
-            "--ro-bind /dev/null /srv/other.sock --tmpfs /srv/relay",
-            "--ro-bind /srv/relay/work/c.door /srv/relay/work/c.door --chdir /",
+            "--ro-bind /dev/null /srv/other.sock --tmpfs /srv/relay --tmpfs /srv/relay/work",
+            "--ro-bind /srv/relay/work/c.door /srv/relay/work/c.door",
+            "--remount-ro /srv/relay/work --chdir /",
         ];
         assert_eq!(line(&walls), expected.join(" "));
         let shared = Walls { network: Network::Shared, cwd: "/".into(), ..Walls::default() };

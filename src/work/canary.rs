@@ -156,6 +156,7 @@ mod tests {
             programs: &[],
             given: &[],
             replaced: &[],
+            fixed: &[],
         };
         let found = holes(&Confinement::Bare { setpriv: None }, &view).await.unwrap();
         let mut all = vec![Hole::File, Hole::Socket, Hole::Home];

@@ -41,6 +41,8 @@ pub struct View<'a> {
     pub given: &'a [PathBuf],
     /// Folders that are replaced by one of the run's own: the place, and what stands there.
     pub replaced: &'a [(PathBuf, PathBuf)],
+    /// The same, read-only.
+    pub fixed: &'a [(PathBuf, PathBuf)],
 }
 
 impl View<'_> {
@@ -65,7 +67,9 @@ impl View<'_> {
         self.start_in(&mut walls);
         self.hide_sockets(&mut walls, sockets());
         walls.shown.extend(self.shown());
-        walls.replaced.extend(self.replaced.iter().map(|(at, by)| (real(at), real(by))));
+        let really = |(at, by): &(PathBuf, PathBuf)| (real(at), real(by));
+        walls.replaced.extend(self.replaced.iter().map(really));
+        walls.fixed.extend(self.fixed.iter().map(really));
         walls
     }
 
@@ -296,6 +300,7 @@ mod tests {
             programs: &[],
             given: &[],
             replaced: &[],
+            fixed: &[],
         };
         let mut walls = Walls { cwd: view.cwd.to_owned(), ..Walls::default() };
         let sockets = [
@@ -341,6 +346,7 @@ mod tests {
             programs: &[],
             given: &[],
             replaced: &[],
+            fixed: &[],
         };
         let walls = view.walls();
         for folder in ["home/.ssh", "home/.gnupg", "elsewhere/aws", "relay"] {

@@ -134,6 +134,7 @@ impl Places {
             programs: &[],
             given: &[],
             replaced: &[],
+            fixed: &[],
         }
     }
 }

@@ -308,8 +308,11 @@ impl Lanes {
             let why = RepoProblem::Disk;
             Stop::new(StopReason::RepoUnusable { why }, format!("the run's stores: {error}"))
         })?;
-        let stands_in = lane.login.iter().filter_map(|login| login.stands_in().cloned());
-        let replaced: Vec<_> = stores.into_iter().chain(stands_in).collect();
+        let stands_in = lane.login.iter().filter_map(|login| login.stands_in());
+        // By neither of its names: what the program reads there are its rules.
+        let fixed: Vec<_> = stands_in
+            .flat_map(|(at, by)| [(at.clone(), by.clone()), (by.clone(), by.clone())])
+            .collect();
         let mut own = vec![place.folder.to_owned()];
         own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
         let mut programs = vec![lane.program];
@@ -323,7 +326,8 @@ impl Lanes {
             own: &own,
             programs: &programs,
             given: lane.given,
-            replaced: &replaced,
+            replaced: &stores,
+            fixed: &fixed,
         };
         let mut walls = view.walls();
         match door {

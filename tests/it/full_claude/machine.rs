@@ -166,6 +166,7 @@ impl Machine {
             programs: &[program, &relay],
             given: &[],
             replaced: &[(self.home.join(".npm"), self.store())],
+            fixed: &[],
         }
         .walls();
         let door = wall.has_walls().then(|| self.door(model, relay.clone()));
