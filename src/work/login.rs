@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
 use serde_json::{Map, Value};
 
 pub use self::seat::{CLAIMING, Holder, NoSeat, Seat, look};
+pub(super) use self::whose::lock_beside;
 pub use self::whose::{Place, Whose};
 use crate::git::remove_tree;
 use crate::model::Secret;

@@ -10,7 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use relay_lanes::VENDORS;
 use relay_sandbox::{Walls, hidden_paths, moved_logins};
+
+use super::login::lock_beside;
 
 /// Where programs leave sockets and files for each other.
 const SHARED: &[&str] = &["/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm"];
@@ -61,6 +64,7 @@ impl View<'_> {
                 Err(_) => {}
             }
         }
+        self.hide_linked_logins(&mut walls);
         walls.writable.extend(self.own.iter().map(|path| real(path)));
         let given = self.given.iter().filter_map(|path| fs::canonicalize(path).ok());
         walls.writable.extend(given);
@@ -71,6 +75,28 @@ impl View<'_> {
         walls.replaced.extend(self.replaced.iter().map(really));
         walls.fixed.extend(self.fixed.iter().map(really));
         walls
+    }
+
+    /// A vendor's login that is kept elsewhere and linked to (dotfiles) is hidden there, with relay's
+    /// lock beside it. In the home its whole folder is: where a file is replaced, as by a refresh,
+    /// what hides the file alone goes away.
+    fn hide_linked_logins(&self, walls: &mut Walls) {
+        let home = real(self.home);
+        for vendor in VENDORS {
+            let moved = self.environment.get(OsStr::new(vendor.home.variable));
+            let moved = moved.filter(|value| !value.is_empty()).map(PathBuf::from);
+            let folder = moved.unwrap_or_else(|| self.home.join(vendor.home.folder));
+            let Ok(file) = fs::canonicalize(folder.join(vendor.home.file)) else { continue };
+            let Some(around) = file.parent().filter(|_| file.is_file()) else { continue };
+            if around == real(&folder) {
+                continue;
+            }
+            if around.starts_with(&home) && around != home {
+                walls.empty.push(around.to_owned());
+            }
+            let lock = lock_beside(file.clone());
+            walls.blank.extend([file, lock].into_iter().filter(|path| path.is_file()));
+        }
     }
 
     /// A working folder that is the operator's choice is writable, unless that would open the
@@ -316,6 +342,52 @@ mod tests {
             [sockets[2], sockets[3]].map(PathBuf::from),
             "what is around a home is not hidden"
         );
+    }
+
+    #[test]
+    fn a_login_that_is_linked_to_is_hidden_where_it_is_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let home = root.join("home");
+        for folder in ["home/.codex", "home/dotfiles/x", "home/.claude", "vault", "moved", "relay"]
+        {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for (link, file) in [
+            ("home/.codex/auth.json", "home/dotfiles/x/codex-auth.json"),
+            ("moved/auth.json", "vault/grok.json"),
+            ("home/.claude/.credentials.json", "home/claude.json"),
+        ] {
+            fs::write(root.join(file), "{}").unwrap();
+            std::os::unix::fs::symlink(root.join(file), root.join(link)).unwrap();
+        }
+        fs::write(root.join("vault/grok.json.relay-lock"), "").unwrap();
+        let environment = [("GROK_HOME".into(), root.join("moved").into())].into();
+        let relay_home = root.join("relay");
+        let view = View {
+            home: &home,
+            relay_home: &relay_home,
+            environment: &environment,
+            cwd: &relay_home,
+            own: &[],
+            programs: &[],
+            given: &[],
+            replaced: &[],
+            fixed: &[],
+        };
+        let walls = view.walls();
+        assert!(walls.empty.contains(&home.join("dotfiles/x")), "{walls:?}");
+        for folder in ["home", "home/dotfiles", "vault"] {
+            assert!(!walls.empty.contains(&root.join(folder)), "{folder} is more than a login");
+        }
+        for file in [
+            "home/dotfiles/x/codex-auth.json",
+            "home/claude.json",
+            "vault/grok.json",
+            "vault/grok.json.relay-lock",
+        ] {
+            assert!(walls.blank.contains(&root.join(file)), "{file}: {walls:?}");
+        }
     }
 
     #[test]

@@ -77,11 +77,7 @@ impl Place {
         if let Some(file) = home.beside {
             key.values(&Value::Object(beside), file.account);
         }
-        let lock = self.is_refreshed(home, &login).then(|| {
-            let mut lock = path.into_os_string();
-            lock.push(LOCK);
-            lock.into()
-        });
+        let lock = self.is_refreshed(home, &login).then(|| lock_beside(path));
         Whose { key: key.finish(), tokens: tokens.finish(), lock }
     }
 
@@ -93,6 +89,13 @@ impl Place {
         !self.is_file
             || each(home, login).into_iter().filter_map(token).any(|token| !token.is_empty())
     }
+}
+
+/// The lock of the login in the file at `path`.
+pub(in crate::work) fn lock_beside(path: PathBuf) -> PathBuf {
+    let mut lock = path.into_os_string();
+    lock.push(LOCK);
+    lock.into()
 }
 
 /// A name made of parts that it does not tell.
