@@ -20,8 +20,10 @@ pub fn quota_until(said: &str, now: i64) -> Option<i64> {
         .collect();
     let until = match words[..] {
         [clock, half, ..] if clock.contains(':') => {
-            let today = now - now.rem_euclid(DAY) + of_day(clock, half)?;
-            if today < now - JUST_PASSED { today + DAY } else { today }
+            let midnight = now.saturating_sub(now.rem_euclid(DAY));
+            let today = midnight.saturating_add(of_day(clock, half)?);
+            let has_passed = today < now.saturating_sub(JUST_PASSED);
+            if has_passed { today.saturating_add(DAY) } else { today }
         }
         [month, day, year, clock, half, ..] => date(month, day, year)? + of_day(clock, half)?,
         _ => return None,
@@ -97,6 +99,21 @@ mod tests {
             "try again at Nov 99999999999999999999th, 2026 12:53 AM.",
         ] {
             assert_eq!(minutes_from_now(said), None, "{said}");
+        }
+    }
+
+    /// A clock may say anything, and so may a transcript.
+    #[test]
+    fn any_now_is_counted_from() {
+        for now in [i64::MIN, i64::MIN + 1, -1, i64::MAX - 1, i64::MAX] {
+            for said in [
+                "try again at 11:30 PM.",
+                "try again at 12:00 AM.",
+                "try again at Nov 30th, 2026 12:53 AM.",
+            ] {
+                let until = quota_until(said, now);
+                assert!(until.is_none_or(|until| until >= now), "{said} at {now}: {until:?}");
+            }
         }
     }
 
