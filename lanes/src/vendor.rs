@@ -79,11 +79,18 @@ pub struct Beside {
     pub file: &'static str,
     /// The fields a run gets.
     pub fields: &'static [&'static str],
+    /// Pointers to keys among them: kept out of what is printed.
+    pub keys: &'static [&'static str],
     /// Pointers to what names the account.
     pub account: &'static [&'static str],
 }
 
 impl Vendor {
+    /// Those of its [`Vendor::keys`] that are secrets, and no address.
+    pub fn secret_keys(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().copied().filter(|name| !name.ends_with("_BASE_URL"))
+    }
+
     /// What is known of one version.
     pub fn known_of(&self, version: &str) -> impl Iterator<Item = &'static Known> {
         let number = known::number(version);

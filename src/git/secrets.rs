@@ -54,8 +54,8 @@ fn in_content(blob: &[u8], secrets: &Redactor, lfs: &Path) -> Result<bool, GitEr
 /// What is stored with LFS may be larger than memory.
 fn in_file(path: &Path, secrets: &Redactor) -> std::io::Result<bool> {
     const PIECE: u64 = 1 << 20;
-    /// Longer than any spelling of a token; a secret may stand across two pieces.
-    const OVERLAP: usize = 16 << 10;
+    // A secret may stand across two pieces.
+    let overlap = secrets.longest();
     let (mut file, mut text) = (File::open(path)?, Vec::new());
     loop {
         let before = text.len();
@@ -66,7 +66,7 @@ fn in_file(path: &Path, secrets: &Redactor) -> std::io::Result<bool> {
         if text.len() == before {
             return Ok(false);
         }
-        text.drain(..text.len().saturating_sub(OVERLAP));
+        text.drain(..text.len().saturating_sub(overlap));
     }
 }
 

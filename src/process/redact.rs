@@ -1,7 +1,7 @@
 //! Taking secrets out of what a program writes, by their exact value.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -20,23 +20,73 @@ pub const SHORTEST_SECRET: usize = 8;
 /// needs it or throughout, and with JSON's escapes where needed or throughout. It does not find a
 /// secret that was changed in another way: reversed, split over two lines or two files, encoded
 /// twice, compressed. It is the last net, and not the reason a secret stays where it belongs.
+///
+/// Its clones share what they look for: what one of them learns ([`Redactor::add`]), all of them
+/// and their streams take out from then on.
 #[derive(Clone, Default)]
 pub struct Redactor {
+    known: Arc<RwLock<Known>>,
+}
+
+/// What is looked for, and who may know more of it.
+#[derive(Default)]
+struct Known {
     /// Each at least [`SHORTEST_SECRET`] bytes, the longest first.
     patterns: Arc<[Vec<u8>]>,
+    source: Option<Arc<Source>>,
 }
+
+/// Gives the secrets that came to be since it was last asked.
+type Source = dyn Fn() -> Vec<Secret> + Send + Sync;
 
 impl Redactor {
     /// Looks for these. Secrets shorter than [`SHORTEST_SECRET`] bytes are left out.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut patterns: Vec<Vec<u8>> = secrets
+        let redactor = Self::default();
+        redactor.add(secrets);
+        redactor
+    }
+
+    /// From now on looks for these as well.
+    pub fn add(&self, secrets: impl IntoIterator<Item = Secret>) {
+        let new: Vec<Vec<u8>> = secrets
             .into_iter()
             .filter(|secret| secret.expose().len() >= SHORTEST_SECRET)
             .flat_map(|secret| forms(secret.expose()))
             .collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut patterns = [&known.patterns[..], &new[..]].concat();
         patterns.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         patterns.dedup();
-        Self { patterns: patterns.into() }
+        known.patterns = patterns.into();
+    }
+
+    /// Asks `source` before each piece of a stream for secrets that came to be meanwhile; it takes
+    /// the place of an earlier one.
+    pub fn ask(&self, source: impl Fn() -> Vec<Secret> + Send + Sync + 'static) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.source = Some(Arc::new(source));
+    }
+
+    fn patterns(&self) -> Arc<[Vec<u8>]> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner).patterns)
+    }
+
+    /// Adds what the source knows by now.
+    fn learn(&self) {
+        let source = self.known.read().unwrap_or_else(PoisonError::into_inner).source.clone();
+        if let Some(source) = source {
+            self.add(source());
+        }
+    }
+
+    /// The longest text that is looked for, in bytes.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.patterns().first().map_or(0, Vec::len)
     }
 
     /// The text without secrets.
@@ -51,50 +101,55 @@ impl Redactor {
     /// Whether there is nothing to look for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.patterns.is_empty()
+        self.patterns().is_empty()
     }
 
     /// Whether a secret stands in `bytes`.
     #[must_use]
     pub fn finds(&self, bytes: &[u8]) -> bool {
-        let starts = self.starts();
+        let patterns = self.patterns();
+        let starts = starts(&patterns);
         (0..bytes.len()).any(|at| {
             starts[usize::from(bytes[at])]
-                && self.patterns.iter().any(|pattern| bytes[at..].starts_with(pattern))
+                && patterns.iter().any(|pattern| bytes[at..].starts_with(pattern))
         })
     }
 
     /// A filter for a text that comes in pieces.
     #[must_use]
     pub fn stream(&self) -> RedactorStream {
+        let patterns = self.patterns();
         RedactorStream {
-            patterns: Arc::clone(&self.patterns),
-            starts: self.starts(),
+            redactor: self.clone(),
+            starts: starts(&patterns),
+            patterns,
             held: Vec::new(),
             inside: 0,
         }
     }
+}
 
-    /// The bytes with which a pattern begins.
-    fn starts(&self) -> [bool; 256] {
-        let mut starts = [false; 256];
-        for first in self.patterns.iter().filter_map(|pattern| pattern.first()) {
-            starts[usize::from(*first)] = true;
-        }
-        starts
+/// The bytes with which a pattern begins.
+fn starts(patterns: &[Vec<u8>]) -> [bool; 256] {
+    let mut starts = [false; 256];
+    for first in patterns.iter().filter_map(|pattern| pattern.first()) {
+        starts[usize::from(*first)] = true;
     }
+    starts
 }
 
 /// How many patterns there are, and none of them.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Redactor({} patterns)", self.patterns.len())
+        write!(f, "Redactor({} patterns)", self.patterns().len())
     }
 }
 
 /// A redactor in the middle of a text. It gives back at once what cannot be the beginning of a
 /// secret, and never holds back more than the longest secret.
 pub struct RedactorStream {
+    redactor: Redactor,
+    /// Those of the redactor, as it was last looked at.
     patterns: Arc<[Vec<u8>]>,
     /// Bytes with which a pattern begins.
     starts: [bool; 256],
@@ -108,6 +163,7 @@ impl RedactorStream {
     /// Takes the next piece and gives back what is sure.
     #[must_use]
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
+        self.look_again();
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(piece);
         let mut out = Vec::with_capacity(text.len());
@@ -123,6 +179,15 @@ impl RedactorStream {
         let mut out = Vec::with_capacity(text.len());
         self.scan(&text, true, &mut out);
         out
+    }
+
+    fn look_again(&mut self) {
+        self.redactor.learn();
+        let patterns = self.redactor.patterns();
+        if !Arc::ptr_eq(&patterns, &self.patterns) {
+            self.starts = starts(&patterns);
+            self.patterns = patterns;
+        }
     }
 
     /// Decides byte by byte, up to the first that depends on what comes next; returns how many
@@ -282,6 +347,31 @@ mod tests {
     }
 
     #[test]
+    fn what_one_learns_all_its_clones_and_streams_take_out() {
+        let r = redactor(&["secret-token"]);
+        let (clone, mut stream) = (r.clone(), r.stream());
+        assert_eq!(stream.push(b"later-token; sec"), b"later-token; ");
+        r.add([Secret::new("later-token"), Secret::new("short")]);
+        assert_eq!(stream.push(b"ret-token later-token short"), b"[redacted] [redacted] short");
+        assert_eq!(clone.text("secret-token later-token"), "[redacted] [redacted]");
+        assert!(clone.finds(b"later-token") && !redactor(&[]).finds(b"later-token"));
+        assert_eq!(r.longest(), "\\u0000".len() * "secret-token".len());
+    }
+
+    #[test]
+    fn a_stream_asks_for_what_came_to_be_before_each_piece() {
+        let r = Redactor::default();
+        let came = Arc::new(RwLock::new(Vec::new()));
+        let source = Arc::clone(&came);
+        r.ask(move || std::mem::take(&mut *source.write().unwrap()));
+        let mut stream = r.stream();
+        assert_eq!(stream.push(b"fresh-token "), b"fresh-token ");
+        came.write().unwrap().push(Secret::new("fresh-token"));
+        assert_eq!(stream.push(b"fresh-token "), b"[redacted] ");
+        assert_eq!(r.text("fresh-token"), "[redacted]", "and it is kept");
+    }
+
+    #[test]
     fn debug_shows_no_secret() {
         let r = redactor(&["secret-token"]);
         let mut stream = r.stream();
@@ -309,7 +399,7 @@ mod tests {
             let mut pieces = Vec::new();
             for part in &parts {
                 pieces.extend(stream.push(part.as_bytes()));
-                prop_assert!(stream.held.len() < r.patterns[0].len());
+                prop_assert!(stream.held.len() < r.longest());
             }
             pieces.extend(stream.end());
             prop_assert_eq!(String::from_utf8_lossy(&pieces), whole.as_str());

@@ -12,10 +12,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use relay_lanes::{Home, Vendor};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, renameat, statat, unlinkat};
 use serde_json::{Map, Value};
 
 pub use self::seat::{CLAIMING, Holder, NoSeat, Seat, look};
@@ -26,10 +27,17 @@ use crate::model::Secret;
 
 /// How often the two logins are compared.
 const STEP: Duration = Duration::from_millis(500);
+/// A lock that its holder has not touched for so long is a dead program's. Not measured: programs
+/// that take such a lock touch it every few seconds, and a refresh is one request.
+const STALE: Duration = Duration::from_secs(10);
+/// So long a refreshed login waits at a run's end for a lock that is held: until it would be stale.
+const BRINGING_BACK: Duration = Duration::from_secs(12);
 /// What is read of a file at most: a person's settings may have grown for years.
 const MOST: u64 = 64 << 20;
 /// Files of a lane's are believed to be a login up to here.
 const MOST_OF_LANE: u64 = 256 << 10;
+/// New tokens that are looked for in a run's output: a lane may write its login as often as it likes.
+const MOST_TOKENS: usize = 64;
 /// What stands in for a folder of the person's, in the run's own.
 const STAND_IN: &str = "stands-in";
 
@@ -48,11 +56,15 @@ pub struct Login {
     folder: PathBuf,
     vendor: &'static Vendor,
     /// Opened before the lane runs: its name is the lane's to change.
-    home: OwnedFd,
+    home: Arc<OwnedFd>,
     persons: PathBuf,
     seen_path: PathBuf,
     /// The login when both sides were last the same.
     seen: Option<Value>,
+    /// Keys of the file beside it.
+    keys: Vec<Secret>,
+    /// How long its end may take.
+    patience: Duration,
     stands_in: Option<(PathBuf, PathBuf)>,
     lock_path: PathBuf,
     _lock: File,
@@ -95,9 +107,12 @@ impl Logins {
         login.seen = None;
         if let (Some(beside), Some(path)) = (self.vendor.home.beside, &self.beside) {
             let settings = read(CWD, path, MOST).unwrap_or_default();
-            login.put(beside.file, &only(settings, beside.fields))?;
+            let settings = only(settings, beside.fields);
+            let keys = beside.keys.iter().filter_map(|key| settings.pointer(key)?.as_str());
+            login.keys = keys.map(Secret::new).collect();
+            login.put(beside.file, &settings)?;
         }
-        login.keep_in_step();
+        let _nothing_to_bring_back = login.keep_in_step();
         Ok(login)
     }
 
@@ -113,7 +128,11 @@ impl Logins {
             let Ok(Some(lock)) = lock(&lock_path) else { continue };
             let folder = lock_path.with_extension("");
             match self.open(folder.clone(), lock_path.clone(), lock) {
-                Ok(left_over) => drop(left_over),
+                Ok(mut left_over) => {
+                    // Whoever has the lock is alive; the next sweep comes.
+                    left_over.patience = Duration::ZERO;
+                    drop(left_over);
+                }
                 Err(_) => remove(&folder, &lock_path),
             }
         }
@@ -121,11 +140,10 @@ impl Logins {
 
     fn open(&self, folder: PathBuf, lock_path: PathBuf, lock: File) -> io::Result<Login> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let home = openat(CWD, folder.join(self.vendor.lane), flags, Mode::empty())?;
+        let home = Arc::new(openat(CWD, folder.join(self.vendor.lane), flags, Mode::empty())?);
         let seen_path = lock_path.with_extension("seen");
         let seen = read(CWD, &seen_path, MOST).map(Value::Object);
         let (vendor, persons) = (self.vendor, self.persons.clone());
-        let stands_in = None;
         Ok(Login {
             folder,
             vendor,
@@ -133,7 +151,9 @@ impl Logins {
             persons,
             seen_path,
             seen,
-            stands_in,
+            keys: Vec::new(),
+            patience: BRINGING_BACK,
+            stands_in: None,
             lock_path,
             _lock: lock,
         })
@@ -162,8 +182,33 @@ impl Login {
     /// The tokens of the login as the run begins, to be kept out of what it prints.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
-        let tokens = self.seen.iter().flat_map(|login| self.tokens(login));
-        tokens.flatten().filter_map(Value::as_str).map(Secret::new).collect()
+        let tokens = self.seen.iter().flat_map(|login| tokens(self.vendor, login));
+        let tokens = tokens.flatten().filter_map(Value::as_str).map(Secret::new);
+        tokens.chain(self.keys.iter().cloned()).collect()
+    }
+
+    /// Gives, each time it is asked, the tokens that came into the run's home since: a program may
+    /// print a token as soon as it has it, or as soon as the person's own refresh is brought to it.
+    pub fn refreshes(&self) -> impl Fn() -> Vec<Secret> + Send + Sync + 'static {
+        let (vendor, home) = (self.vendor, Arc::clone(&self.home));
+        let last = Mutex::new((None, 0));
+        move || {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let (stamp, found) = &mut *last;
+            let now = statat(&*home, vendor.home.file, AtFlags::SYMLINK_NOFOLLOW).ok();
+            let now = now.map(|at| (at.st_ino, at.st_size, at.st_mtime, at.st_mtime_nsec));
+            if now.is_none() || now == *stamp || *found >= MOST_TOKENS {
+                return Vec::new();
+            }
+            *stamp = now;
+            let file = read_lanes(&home, vendor.home.file).unwrap_or_default();
+            let login = Value::Object(file);
+            let tokens = tokens(vendor, &login).into_iter().flatten();
+            let tokens = tokens.filter_map(Value::as_str).filter(|token| is_one_word(token));
+            let tokens: Vec<Secret> = tokens.take(MOST_TOKENS - *found).map(Secret::new).collect();
+            *found += tokens.len();
+            tokens
+        }
     }
 
     /// Waits for `run`, and keeps the logins in step meanwhile.
@@ -173,37 +218,45 @@ impl Login {
         loop {
             tokio::select! {
                 end = &mut run => return end,
-                _ = steps.tick() => self.keep_in_step(),
+                // What could not be brought over is tried again in the next step, and at the end.
+                _ = steps.tick() => { let _is_in_step = self.keep_in_step(); }
             }
         }
     }
 
     /// Brings a login that was refreshed to the other side. Where both were, the person's stays.
-    fn keep_in_step(&mut self) {
+    /// False where the lane's is still to be brought to the person.
+    #[must_use]
+    fn keep_in_step(&mut self) -> bool {
         // Without a login there is nothing to keep: whoever logged out meanwhile stays so.
-        let Some(theirs) = self.theirs() else { return };
+        let Some(theirs) = self.theirs() else { return true };
         if !self.is_seen(Some(&theirs)) {
             match self.put(self.vendor.home.file, &theirs) {
                 Ok(()) => self.note(theirs),
                 Err(error) => tracing::warn!(%error, "the login was not brought to the lane"),
             }
-            return;
+            return true;
         }
-        let Some(refreshed) = self.refreshed(&theirs) else { return };
+        let Some(refreshed) = self.refreshed(&theirs) else { return true };
         let lock = self.vendor.home.lock.map(|name| self.persons.join(name));
-        if lock.as_ref().is_some_and(|lock| fs::create_dir(lock).is_err()) {
-            return;
+        if lock.as_ref().is_some_and(|lock| !take_lock(lock)) {
+            return false;
         }
+        let mut is_kept = true;
         // The person's own program may have been at it while nobody held the lock.
         if self.is_seen(self.theirs().as_ref()) {
             match write_persons(&self.persons.join(self.vendor.home.file), &refreshed) {
                 Ok(()) => self.note(refreshed),
-                Err(error) => tracing::warn!(%error, "a refreshed login was not kept"),
+                Err(error) => {
+                    tracing::warn!(%error, "a refreshed login was not kept");
+                    is_kept = false;
+                }
             }
         }
         if let Some(lock) = lock {
             let _gone_already = fs::remove_dir(lock);
         }
+        is_kept
     }
 
     fn theirs(&self) -> Option<Value> {
@@ -214,19 +267,13 @@ impl Login {
     fn login_in(&self, file: Map<String, Value>) -> Option<Value> {
         let home = &self.vendor.home;
         let login = if home.each { Value::Object(file) } else { only(file, home.fields) };
-        self.tokens(&login).iter().any(Option::is_some).then_some(login)
-    }
-
-    fn tokens<'a>(&self, login: &'a Value) -> Vec<Option<&'a Value>> {
-        let home = &self.vendor.home;
-        let logins = each(home, login).into_iter().filter_map(|at| login.pointer(&at));
-        logins.flat_map(|one| home.tokens.iter().map(|pointer| one.pointer(pointer))).collect()
+        tokens(self.vendor, &login).iter().any(Option::is_some).then_some(login)
     }
 
     /// Whether a login is the one that both sides last had: by its tokens.
     fn is_seen(&self, login: Option<&Value>) -> bool {
         let tokens = |login: Option<&Value>| {
-            let tokens = self.tokens(login?);
+            let tokens = tokens(self.vendor, login?);
             Some(tokens.into_iter().map(Option::<&Value>::cloned).collect::<Vec<_>>())
         };
         tokens(login) == tokens(self.seen.as_ref())
@@ -279,19 +326,48 @@ impl Login {
     /// Writes a file of the run's home, whatever the lane has put in its place.
     fn put(&self, name: &str, value: &Value) -> io::Result<()> {
         let new = format!("{name}.relay");
-        let _not_there = unlinkat(&self.home, &new, AtFlags::empty());
+        let _not_there = unlinkat(&*self.home, &new, AtFlags::empty());
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&self.home, &new, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut file = File::from(openat(&*self.home, &new, flags, Mode::RUSR | Mode::WUSR)?);
         file.write_all(value.to_string().as_bytes())?;
-        Ok(renameat(&self.home, &new, &self.home, name)?)
+        Ok(renameat(&*self.home, &new, &*self.home, name)?)
     }
 }
 
 impl Drop for Login {
     fn drop(&mut self) {
-        self.keep_in_step();
+        let mut left = self.patience;
+        while !self.keep_in_step() {
+            if left.is_zero() {
+                let path = self.home().join(self.vendor.home.file);
+                let what = "the login that a run refreshed is kept here: it could not be brought to \
+                            the person's, and the next run tries again";
+                tracing::warn!(path = %path.display(), "{what}");
+                return;
+            }
+            left = left.saturating_sub(STEP);
+            std::thread::sleep(STEP);
+        }
         remove(&self.folder, &self.lock_path);
     }
+}
+
+/// Takes the lock that a vendor's program refreshes under, also from one that died with it.
+fn take_lock(lock: &Path) -> bool {
+    fs::create_dir(lock).is_ok()
+        || is_stale(lock) && fs::remove_dir(lock).is_ok() && fs::create_dir(lock).is_ok()
+}
+
+/// By the clock of its disk, which gave the lock its time.
+fn is_stale(lock: &Path) -> bool {
+    let beside = lock.with_extension("relay-now");
+    let _left_by_a_killed_worker = fs::remove_dir(&beside);
+    let now = fs::create_dir(&beside).and_then(|()| fs::metadata(&beside)?.modified());
+    let _made_none = fs::remove_dir(&beside);
+    let touched = fs::symlink_metadata(lock).and_then(|meta| meta.modified());
+    let (Ok(now), Ok(touched)) = (now, touched) else { return false };
+    // A time to come is from before the clock was set back.
+    now.duration_since(touched).unwrap_or_else(|error| error.duration()) > STALE
 }
 
 fn remove(folder: &Path, lock_path: &Path) {
@@ -301,6 +377,13 @@ fn remove(folder: &Path, lock_path: &Path) {
     }
     let _never_made = fs::remove_file(lock_path.with_extension("seen"));
     let _gone_already = fs::remove_file(lock_path);
+}
+
+/// The tokens of each login in a file, in their order.
+fn tokens<'a>(vendor: &Vendor, login: &'a Value) -> Vec<Option<&'a Value>> {
+    let home = &vendor.home;
+    let logins = each(home, login).into_iter().filter_map(|at| login.pointer(&at));
+    logins.flat_map(|one| home.tokens.iter().map(|pointer| one.pointer(pointer))).collect()
 }
 
 /// Where the logins of a file are, as pointers: the file itself is one, or each field of it.

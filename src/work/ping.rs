@@ -100,7 +100,7 @@ impl Ping<'_> {
             agent: AGENT,
             max_run: TIME,
             preferences: &preferences,
-            token: None,
+            hidden: &self.lanes.redactor(),
         };
         let errand = Errand {
             lane: &task.lane,

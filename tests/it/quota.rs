@@ -15,6 +15,7 @@ use crate::support::proxy::{Fate, Proxy};
 
 mod person;
 mod probe;
+mod tokens;
 #[cfg(target_os = "linux")]
 mod updated;
 

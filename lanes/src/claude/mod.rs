@@ -66,6 +66,7 @@ pub const VENDOR: Vendor = Vendor {
                 "userID",
                 "hasCompletedOnboarding",
             ],
+            keys: &["/primaryApiKey"],
             account: &[
                 "/oauthAccount/accountUuid",
                 "/oauthAccount/organizationUuid",

@@ -22,7 +22,9 @@ impl Job {
         }
         own_forge(self.api_base()?, &self.shared.forge_api)?;
         let login = self.shared.accounts.login(&self.shared.forge_api).await;
-        self.login = Some(login.map_err(forge_stop)?);
+        let login = login.map_err(forge_stop)?;
+        self.hidden.add([login.token.clone()]);
+        self.login = Some(login);
         Ok(())
     }
 

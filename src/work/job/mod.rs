@@ -110,6 +110,8 @@ pub struct Job {
     draining: CancellationToken,
     /// The login for the task's forge; a repository on this disk needs none.
     login: Option<Login>,
+    /// What nobody may be shown and no commit may hold: the run's own login as well, once it has one.
+    hidden: Redactor,
     /// The vendor's login, until the lane has run, and when it was taken.
     seat: Option<(Seat, Timestamp)>,
 }
@@ -164,6 +166,7 @@ pub async fn run(
     let (log, sender) = RunLog::start(speaker, place, Arc::clone(&shared.ids));
     let unrecorded = Unrecorded::default();
     let skew = report::skew(&claim.lease, shared.clock.now());
+    let hidden = shared.lanes.redactor();
     let mut job = Job {
         shared,
         claim,
@@ -175,6 +178,7 @@ pub async fn run(
         skew,
         draining,
         login: None,
+        hidden,
         seat,
     };
     let mut report = Report::default();
@@ -195,14 +199,9 @@ pub async fn run(
 }
 
 impl Job {
-    /// What nobody may be shown.
-    fn secrets(&self) -> Redactor {
-        self.shared.lanes.redactor(self.login.as_ref().map(|login| &login.token))
-    }
-
     /// With what mends it. A path or a word of the lane's may stand in an error, and a secret in it.
     fn for_a_person(&self, stop: Stop) -> Stop {
-        stop.hinted(&self.lease.task).without(&self.secrets())
+        stop.hinted(&self.lease.task).without(&self.hidden)
     }
 
     async fn steps(&mut self, report: &mut Report) -> Result<(), Stop> {

@@ -151,7 +151,7 @@ impl Job {
 
     /// Brings the mirror up to date, asks for the default branch, and shuts out older claims.
     async fn mirror(&self, remote: &Remote) -> Result<(Mirror, String), Stop> {
-        let (git, repo) = (self.shared.git.guarding(self.secrets()), &self.lease.task.repo);
+        let (git, repo) = (self.shared.git.guarding(self.hidden.clone()), &self.lease.task.repo);
         let head = Box::pin(async {
             // On a person's disk HEAD is what they look at just now, a branch in review perhaps:
             // work starts from the branch that was linked.
@@ -260,7 +260,7 @@ impl Job {
                     }))
                 }
                 Snapshot::Refused { why, path } => {
-                    let path = start_of(&self.secrets().text(&path));
+                    let path = start_of(&self.hidden.text(&path));
                     let kept = self.rescue(mirror, &copy, &request).await;
                     let mut error = format!("what the lane left cannot be committed: {path}");
                     if let Some(kept) = &kept {
@@ -328,7 +328,7 @@ impl Job {
             agent: AGENT,
             max_run: self.max_run(),
             preferences: &self.claim.preferences,
-            token: self.login.as_ref().map(|login| &login.token),
+            hidden: &self.hidden,
         };
         self.shared.lanes.prepare(&brief)
     }

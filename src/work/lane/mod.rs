@@ -100,8 +100,8 @@ pub struct TaskBrief<'a> {
     pub max_run: Duration,
     /// What the preferences say of the run.
     pub preferences: &'a RunPreferences,
-    /// The login of the task's forge, which the lane does not get and must not show.
-    pub token: Option<&'a Secret>,
+    /// What the lane must not show. It learns what the lane's own login brings.
+    pub hidden: &'a Redactor,
 }
 
 impl<'a> From<&TaskBrief<'a>> for Place<'a> {
@@ -110,7 +110,7 @@ impl<'a> From<&TaskBrief<'a>> for Place<'a> {
             lane: &brief.task.lane,
             folder: brief.workdir,
             time: brief.max_run,
-            token: brief.token,
+            hidden: brief.hidden,
         }
     }
 }
@@ -202,10 +202,10 @@ impl Lanes {
         }
     }
 
-    /// Takes what must never be seen out of a text; `token` is that of the job's forge.
+    /// Takes what must never be seen out of a text.
     #[must_use]
-    pub fn redactor(&self, token: Option<&Secret>) -> Redactor {
-        Redactor::new(self.secrets.iter().chain(token).cloned())
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.secrets.iter().cloned())
     }
 
     fn prepared(
@@ -246,6 +246,12 @@ impl Lanes {
         };
         let own = lane.program.to_owned();
         let Described { invocation, mut env, reader, login, .. } = lane;
+        let redactor = place.hidden.clone();
+        redactor.add(self.keys_in(place.lane, &env));
+        if let Some(login) = &login {
+            redactor.add(login.secrets());
+            redactor.ask(login.refreshes());
+        }
         env.push((COPY_MARK.into(), place.folder.into()));
         if matches!(around, Around::Walls(wall) if wall.has_walls()) {
             env.retain(|(name, _)| name != "TMPDIR");
@@ -267,13 +273,7 @@ impl Lanes {
                 stderr_total: invocation.stderr_total,
                 stderr_over_kills: invocation.stderr_over_kills,
             },
-            redactor: Redactor::new(
-                self.secrets
-                    .iter()
-                    .chain(place.token)
-                    .cloned()
-                    .chain(login.iter().flat_map(Login::secrets)),
-            ),
+            redactor,
             reader,
             login,
             door,

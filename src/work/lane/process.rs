@@ -13,7 +13,8 @@ use relay_sandbox::{EnvRequest, clean_env};
 use rustix::fs::{Mode, OFlags};
 
 use super::{Around, Described, Lanes, Prepared, TaskBrief};
-use crate::model::{LaneName, Secret, StopReason};
+use crate::model::{LaneName, StopReason};
+use crate::process::Redactor;
 use crate::work::job::Stop;
 
 /// One job for a program of the operator's, whoever has it.
@@ -25,8 +26,8 @@ pub struct Place<'a> {
     pub folder: &'a Path,
     /// The time limit.
     pub time: Duration,
-    /// A login that the program does not get and must not show.
-    pub token: Option<&'a Secret>,
+    /// What the program must not show.
+    pub hidden: &'a Redactor,
 }
 
 impl Lanes {

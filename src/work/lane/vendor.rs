@@ -8,7 +8,9 @@ use relay_lanes::{VENDORS, Vendor, codex};
 use relay_sandbox::{EnvRequest, clean_env};
 
 use super::Lanes;
-use crate::model::{LaneName, ModelName, RepoProblem, RunPreferences, StopReason, Timestamp};
+use crate::model::{
+    LaneName, ModelName, RepoProblem, RunPreferences, Secret, StopReason, Timestamp,
+};
 use crate::work::job::Stop;
 use crate::work::login::{Login, Logins, Place, Whose};
 use crate::work::quota::Marks;
@@ -61,6 +63,10 @@ impl Installed {
     /// The home of the run that works in `copy`.
     pub(super) fn login(&self, copy: &Path) -> Result<Option<Login>, Stop> {
         let name = copy.file_name().unwrap_or_default().to_string_lossy();
+        // A login that an earlier run could not bring back is newer than the person's.
+        if let Some(logins) = &self.logins {
+            logins.sweep();
+        }
         let made = self.logins.as_ref().map(|logins| logins.take(&name)).transpose();
         made.map_err(|error| {
             let why = RepoProblem::Disk;
@@ -124,6 +130,14 @@ impl Lanes {
             env.push((vendor.home.variable.into(), login.home().into()));
         }
         env
+    }
+
+    /// The keys of its own that a vendor's lane is let through.
+    pub(super) fn keys_in(&self, lane: &LaneName, env: &[(OsString, OsString)]) -> Vec<Secret> {
+        let names = self.installed(lane).into_iter().flat_map(|known| known.vendor.secret_keys());
+        let value =
+            |key| env.iter().find(|(name, _)| name == key).and_then(|(_, key)| key.to_str());
+        names.filter_map(value).map(Secret::new).collect()
     }
 
     /// Where in a hidden place parts of the program may stand.

@@ -85,7 +85,7 @@ fn a_refreshed_login_is_kept_and_nothing_else_of_the_file_changes() {
     let mut new = login("new", 20);
     new["scopes"] = json!(["everything"]);
     lanes(&lane, &new);
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     let expected = json!({ "claudeAiOauth": login("new", 20), "mcpOAuth": {"mine": "token"} });
     assert_eq!(bench.persons_file(), expected);
     let path = bench.dir.path().join(".claude/.credentials.json");
@@ -99,7 +99,7 @@ fn the_persons_own_refresh_and_logout_win() {
     let mut lane = bench.logins.take("c").unwrap();
     bench.persons(&login("hers", 15));
     lanes(&lane, &login("lanes", 20));
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     assert_eq!(bench.persons_file()["claudeAiOauth"], login("hers", 15));
     assert_eq!(json_of(&lane.home().join(LOGIN))["claudeAiOauth"], login("hers", 15));
     lanes(&lane, &login("lanes", 30));
@@ -121,22 +121,91 @@ fn what_is_no_newer_login_is_not_kept() {
     odd["refreshToken"] = json!("two\nlines");
     for lanes_login in [login("older", 5), login("same-age", 10), odd, json!("text")] {
         lanes(&lane, &lanes_login);
-        lane.keep_in_step();
+        let _ = lane.keep_in_step();
         assert_eq!(bench.persons_file(), before, "{lanes_login}");
     }
     fs::remove_file(&at).unwrap();
     std::os::unix::fs::symlink(&secret, &at).unwrap();
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     assert_eq!(bench.persons_file(), before, "a link was followed");
     fs::remove_file(&at).unwrap();
     rustix::fs::mknodat(CWD, &at, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     // While claude itself refreshes, nobody else writes.
     fs::remove_file(&at).unwrap();
-    fs::create_dir(bench.dir.path().join(".claude").join(REFRESHING)).unwrap();
+    let lock = bench.dir.path().join(".claude").join(REFRESHING);
+    fs::create_dir(&lock).unwrap();
     lanes(&lane, &login("new", 20));
-    lane.keep_in_step();
+    assert!(!lane.keep_in_step());
+    assert_eq!((bench.persons_file(), lock.exists()), (before, true));
+    fs::remove_dir(&lock).unwrap();
+}
+
+/// Days ago a claude was killed while it refreshed.
+#[test]
+fn a_lock_that_a_dead_program_left_loses_no_refreshed_login() {
+    let bench = Bench::new();
+    let lock = bench.dir.path().join(".claude").join(REFRESHING);
+    let long = Duration::from_secs(3 * 24 * 3600);
+    // Also where the clock was set back since.
+    for (at, is_past) in [(20, true), (30, false)] {
+        let lane = bench.logins.take("c").unwrap();
+        fs::create_dir(&lock).unwrap();
+        let made = fs::metadata(&lock).unwrap().modified().unwrap();
+        let time = if is_past { made - long } else { made + long };
+        File::open(&lock).unwrap().set_modified(time).unwrap();
+        lanes(&lane, &login("new", at));
+        drop(lane);
+        assert_eq!(bench.persons_file()["claudeAiOauth"], login("new", at));
+        assert_eq!(fs::read_dir(bench.dir.path().join("vendor")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(bench.dir.path().join(".claude")).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_login_that_cannot_be_brought_back_is_kept_for_the_next_start() {
+    let bench = Bench::new();
+    let mut lane = bench.logins.take("c").unwrap();
+    lane.patience = Duration::ZERO;
+    let (before, lock) = (bench.persons_file(), bench.dir.path().join(".claude").join(REFRESHING));
+    fs::create_dir(&lock).unwrap();
+    lanes(&lane, &login("new", 20));
+    let file = lane.home().join(LOGIN);
+    drop(lane);
     assert_eq!(bench.persons_file(), before);
+    assert_eq!(json_of(&file)["claudeAiOauth"], login("new", 20));
+    fs::remove_dir(&lock).unwrap();
+    bench.logins.sweep();
+    assert_eq!(bench.persons_file()["claudeAiOauth"], login("new", 20));
+    assert_eq!(fs::read_dir(bench.dir.path().join("vendor")).unwrap().count(), 0);
+}
+
+#[test]
+fn new_tokens_are_told_as_soon_as_they_are_in_the_runs_home() {
+    let bench = Bench::new();
+    let settings = json!({ "primaryApiKey": "key-of-ada", "oauthAccount": {"x": "y"} });
+    fs::write(bench.dir.path().join(".claude.json"), settings.to_string()).unwrap();
+    let mut lane = bench.logins.take("c").unwrap();
+    let told = |secrets: Vec<Secret>| -> Vec<String> {
+        secrets.iter().map(|secret| secret.expose().to_owned()).collect()
+    };
+    assert_eq!(told(lane.secrets()), ["access-old", "refresh-old", "key-of-ada"]);
+    let fresh = lane.refreshes();
+    assert_eq!(told(fresh()), ["access-old", "refresh-old"]);
+    lanes(&lane, &login("lanes", 20));
+    assert_eq!(told(fresh()), ["access-lanes", "refresh-lanes"]);
+    assert_eq!(fresh().len(), 0, "nothing is new");
+    assert!(lane.keep_in_step());
+    bench.persons(&login("hers", 30));
+    assert!(lane.keep_in_step());
+    assert_eq!(told(fresh()), ["access-hers", "refresh-hers"]);
+    // A lane may write it as often as it likes.
+    for n in 0..100 {
+        lanes(&lane, &login(&format!("{n:03}"), 40));
+        assert!(fresh().len() <= 2);
+    }
+    lanes(&lane, &login("last", 50));
+    assert_eq!(fresh().len(), 0);
 }
 
 #[test]
@@ -148,7 +217,7 @@ fn a_folder_that_the_lane_moved_away_is_not_written_through() {
     fs::rename(lane.home(), lane.folder().join("away")).unwrap();
     std::os::unix::fs::symlink(&elsewhere, lane.home()).unwrap();
     bench.persons(&login("hers", 15));
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     drop(lane);
     assert!(elsewhere.exists());
@@ -207,7 +276,7 @@ fn of_a_table_each_login_is_one() {
     new["xai::api_key"]["key"] = json!("xai-key-of-mallory");
     new["https://evil.example::c"] = json!({ "key": "evil" });
     fs::write(&file, new.to_string()).unwrap();
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     let kept = of_grok("access-new", "refresh-new", "2026-11-30T16:00:00Z");
     assert_eq!(json_of(&persons), kept, "only what a refresh changes");
 
@@ -218,7 +287,7 @@ fn of_a_table_each_login_is_one() {
         ("refresh-odd", ""),
     ] {
         fs::write(&file, of_grok("access-odd", refresh, expires).to_string()).unwrap();
-        lane.keep_in_step();
+        let _ = lane.keep_in_step();
         assert_eq!(json_of(&persons), kept, "{refresh} {expires}");
     }
     drop(lane);
@@ -274,11 +343,11 @@ fn a_login_of_codex_is_kept_in_step_too() {
         [of_codex("new", "2026-11-29T09:00:00.5Z"), of_codex("a b", "2026-12-01T00:00:00Z")]
     {
         fs::write(&ours, wrong.to_string()).unwrap();
-        lane.keep_in_step();
+        let _ = lane.keep_in_step();
         assert_eq!(json_of(&file), old);
     }
     fs::write(&ours, new.to_string()).unwrap();
-    lane.keep_in_step();
+    let _ = lane.keep_in_step();
     let mut expected = of_codex("new", "2026-11-29T11:00:00.5Z");
     expected["agent_identity"] = json!("another's");
     assert_eq!(json_of(&file), expected);

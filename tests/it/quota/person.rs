@@ -59,6 +59,7 @@ impl Person {
         let body = format!(
             "echo run >> '{told}/called'\nsays=$(cat '{told}/says' 2>/dev/null)\n\
              case $says in\n\
+             script) . '{told}/script';;\n\
              hold) while [ ! -e '{told}/go' ]; do sleep 0.02; done;;\n\
              limit|refused) echo '{begun}'; cat '{told}/answer'; exit 1;;\n\
              quiet) echo '{quiet}'; exit 0;;\n\
@@ -88,6 +89,12 @@ impl Person {
     /// From now on the vendor says this.
     pub fn vendor_says(&self, word: &str) {
         fs::write(self.dir().join("says"), word).unwrap();
+    }
+
+    /// From now on its program does this, in a shell in the copy, before it answers.
+    pub fn vendor_does(&self, script: &str) {
+        fs::write(self.dir().join("script"), script).unwrap();
+        self.vendor_says("script");
     }
 
     /// From now on the vendor is out of quota until `seconds` since 1970.
