@@ -49,6 +49,7 @@ fn a_task_becomes_a_branch_and_a_pull_request() {
 
 /// A lane's tunnels are sockets of the worker's, and a shell gives it few.
 #[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a shell around relay, which lowers its limit")]
 #[test]
 fn a_worker_raises_its_limit_of_open_files() {
     let house = House::new();
