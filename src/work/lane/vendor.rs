@@ -95,7 +95,8 @@ impl Lanes {
         installed.place.whose(&self.parent_env, &self.pass_env)
     }
 
-    /// Keeps what a run that began at `began` showed of the login it was under.
+    /// Keeps what a run that began at `began` under `whose` showed of it. A login that the run
+    /// refreshed has other tokens now: what the vendor said last, it said of these.
     pub fn heard(
         &self,
         lane: &LaneName,
@@ -106,6 +107,8 @@ impl Lanes {
     ) {
         // A program that is not there said nothing.
         if let Some(installed) = self.installed(lane).filter(|known| known.program.is_some()) {
+            let as_now = self.whose(installed);
+            let whose = if as_now.key == whose.key { &as_now } else { whose };
             Marks::of(&self.relay_home).heard(installed.vendor, whose, began, stop, now);
         }
     }

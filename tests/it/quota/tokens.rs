@@ -1,11 +1,11 @@
 //! A login whose tokens change in the middle of a run: the new ones are kept from everybody like
-//! the old ones.
+//! the old ones, and what the vendor says then it says of the new ones.
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::person::Person;
+use super::person::{Person, now};
 
 /// The program refreshes the login of its home, and knows the new access token from then on.
 const REFRESH: &str = r#"
@@ -92,4 +92,33 @@ fn tokens_and_keys_of_the_login_are_not_committed() {
         let branches = person.house.in_repo(&["branch", "--list", "relay/*"]);
         assert_eq!(branches, "", "it was pushed");
     }
+}
+
+#[test]
+fn a_login_that_is_refused_after_its_refresh_fails_one_task_and_keeps_the_others() {
+    let person = Person::new();
+    person.vendor_refuses(401, "Failed to authenticate. API Error: 401 token revoked");
+    let answer = person.dir().join("answer");
+    let refused = format!("{REFRESH}cat '{}'; exit 1\n", answer.display());
+    person.vendor_does(&refused);
+    let tasks = [(); 3].map(|()| person.task("claude"));
+    person.drain();
+    person.drain();
+    assert_eq!(person.login()["claudeAiOauth"]["refreshToken"], "refresh-ada-2");
+    assert_eq!(person.stop(&tasks[0])["reason"], "not_logged_in");
+    assert!(person.is(&tasks[1], "queued") && person.is(&tasks[2], "queued"));
+    assert_eq!(person.calls(), 1, "the next was tried under the same login");
+    assert!(person.lane()["refused_until"].as_i64().unwrap() > now());
+
+    person.vendor_says("");
+    person.logs_in("ada", 3);
+    person.drain();
+    assert!(person.is(&tasks[1], "review") && person.is(&tasks[2], "review"));
+    assert_eq!(person.lane()["refused_until"], Value::Null);
+
+    // The same of a probe.
+    person.logs_in("ada", 1);
+    person.vendor_does(&refused);
+    assert_eq!(person.probe("claude", &[]).code, 6);
+    assert!(person.lane()["refused_until"].as_i64().is_some_and(|until| until > now()));
 }
