@@ -135,7 +135,7 @@ fn full_a_task_becomes_a_pull_request_and_its_usage_is_right() {
         Step::Call("search_replace", edit),
         command("sh run.sh && git status --short"),
         command("git add -A && git commit -qm mine && git log --oneline | head -1"),
-        command("cat \"$GROK_HOME/auth.json\""),
+        command("cat ../../vendor/*/grok/auth.json"),
         Step::Say("I wrote new.txt."),
     ];
     let Some(machine) = Machine::new(true, steps) else { return };
@@ -191,7 +191,12 @@ fn full_a_task_becomes_a_pull_request_and_its_usage_is_right() {
 const TAKE: &str = r#"
 exec 2>/dev/null
 has() { grep -aq -e -of-ada "$@" && echo "TOOK by $1"; }
-test -n "$GROK_HOME" || echo "TOOK nothing: no GROK_HOME"
+test -z "$GROK_HOME" || echo "TOOK by its name"
+relay=${PWD%/*/*}
+vendor=$(echo "$relay/vendor/"*.grok)
+GROK_HOME=$vendor/grok
+test -d "$GROK_HOME" || echo "TOOK nothing: no $GROK_HOME"
+export GROK_HOME
 for login in "$GROK_HOME/auth.json" "$GROK_HOME"/*; do has "$login"; done
 for process in /proc/[0-9]*; do
     has "$process/environ"
@@ -203,6 +208,32 @@ umount -l "$GROK_HOME"; has "$GROK_HOME/auth.json"
 unshare -Urm sh -c 'umount -l "$GROK_HOME"; cat "$GROK_HOME/auth.json"' >stolen; has stolen
 nsenter -t 1 -m cat "$GROK_HOME/auth.json" >stolen; has stolen
 rm -f stolen
+policy=$HOME/.claude/settings.json
+grep -q dontAsk "$policy" || echo "TOOK nothing: no $policy"
+for file in "$policy" "$vendor"/stands-in/*; do
+    echo '{}' >"$file" && echo "TOOK $file"
+    rm -f "$file" && echo "TOOK $file away"
+done
+ln -s "$GROK_HOME" link
+move() { mv "$1" "$2" && echo "TOOK $1 to $2"; }
+move "$PWD.shell" "$relay/work/elsewhere"
+move "$PWD.shell/bash" "$PWD.shell/zsh"
+move "$vendor" "$relay/vendor/elsewhere"
+move "$vendor/stands-in" "$vendor/elsewhere"
+for folder in work vendor; do move "$relay/$folder" "$relay/$folder.elsewhere"; done
+move "$relay" "${relay%/*}/elsewhere"
+move "${relay%/*}" "${relay%/*}.elsewhere"
+echo ended
+"#;
+
+/// The same after all that [`TAKE`] moved, by a command that found none of it in its way.
+const TAKE_MOVED: &str = r#"
+exec 2>/dev/null
+has() { grep -raq -e -of-ada "$@" && echo "TOOK by $*"; }
+relay=${PWD%/*/*}
+has "$relay/vendor" "${relay%/*}/elsewhere" "${relay%/*}.elsewhere"
+for place in "$relay"/*.elsewhere "$relay"/*/elsewhere; do has "$place"; done
+rm link
 echo ended
 "#;
 
@@ -220,11 +251,20 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
         command("env"),
         command("cat README.md"),
         command("sh take.sh"),
+        // What take.sh left: a link to Grok's home, which for Grok's own tools is as it is.
+        Step::Call("read_file", json!({ "target_file": "link/auth.json" })),
+        Step::Call("grep", json!({ "pattern": "of-ada", "path": "link" })),
+        Step::Call("grep", json!({ "pattern": "of-ada", "path": "../.." })),
+        Step::Call("grep", json!({ "pattern": "of-ada", "path": "/" })),
+        Step::Call("grep", json!({ "pattern": "GROK_HOME", "path": "/proc/self" })),
+        Step::Call("read_file", json!({ "target_file": "/proc/self/environ" })),
+        command("sh moved.sh"),
         write("new.txt"),
         Step::Say("Done."),
     ];
     let Some(machine) = Machine::new(false, steps) else { return };
     machine.commit("take.sh", TAKE);
+    machine.commit("moved.sh", TAKE_MOVED);
     let task = machine.task();
     let worker = machine.drain(&[]);
     let results = machine.chat.results();
@@ -234,22 +274,25 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
     for at in [0, 1, 5] {
         assert!(results[at].contains(refused), "{at}: {}", results[at]);
     }
-    for at in [6, 7] {
+    for at in [6, 7, 11, 12, 13, 14, 15, 16] {
         assert!(results[at].contains("Denied by permission policy"), "{at}: {}", results[at]);
     }
     assert!(results[9].contains("# shop"), "what it may do works: {}", results[9]);
     // The login that Grok runs under is not there for what Grok runs.
-    assert!(results[10].ends_with("ended\n") && !results[10].contains("TOOK"), "{}", results[10]);
+    for at in [10, 17] {
+        assert!(results[at].ends_with("ended\n"), "{}", results[at]);
+        assert!(!results[at].contains("TOOK"), "{}", results[at]);
+    }
     let home = machine.house.dir.path();
     assert!(
         !home.join("outside").exists() && !home.join("relay/work/outside-of-the-copy").exists()
     );
     let told = machine.chat.requests().iter().map(|(_, body)| body.to_string()).collect::<String>();
-    for secret in [SECRET, TOKENS[1], "RELAY_HOME", "RELAY_LANE_ENV"] {
+    for secret in [SECRET, TOKENS[0], TOKENS[1], "RELAY_HOME", "RELAY_LANE_ENV", "GROK_HOME="] {
         assert!(!told.contains(secret), "{secret} reached the model");
     }
     let usage = &detail["runs"][0]["usage"];
-    assert_eq!((&usage["cost_usd"], &usage["input_tokens"]), (&Value::Null, &json!(13 * 700)));
+    assert_eq!((&usage["cost_usd"], &usage["input_tokens"]), (&Value::Null, &json!(20 * 700)));
     machine.is_clean();
 }
 

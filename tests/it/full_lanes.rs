@@ -61,7 +61,7 @@ case "$CODEX_HOME,$GROK_HOME" in
     *) others="$HOME/.grok/auth.json $HOME/.codex/auth.json";;
 esac
 try READ-ANOTHER-LANES-LOGIN grep -q of- $others
-try READ-ITS-OWN-LOGIN sh -c 'env | grep -q dummy-key || grep -q of- "$CODEX_HOME/auth.json" "$GROK_HOME/auth.json" "$HOME/.codex/auth.json"'
+try READ-ITS-OWN-LOGIN sh -c 'env | grep -q dummy-key || grep -q of- "$CODEX_HOME/auth.json" "$HOME/.codex/auth.json" "$PWD"/../../vendor/*/grok/auth.json'
 try READ-THE-DATABASE test -s "$HOME/relay/relay.db"
 try SAW-A-TOKEN sh -c 'env | grep -q ghp_'
 try SAW-THE-WORKERS-ENVIRONMENT sh -c 'cat /proc/[0-9]*/environ | grep -aq CANARY-of-the-worke[r]'

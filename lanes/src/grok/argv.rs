@@ -19,7 +19,13 @@ pub struct Brief<'a> {
     /// Whether relay's box stands around the run, with [`super::POLICY`] in it. Then any command
     /// may run; without it, only [`ALLOWED_COMMANDS`], and another one ends the run.
     pub boxed: bool,
+    /// The run's own home of Grok, with its login: none of its tools reads there.
+    pub home: Option<&'a Path>,
 }
+
+/// What its file tools do not read, whoever asks: a process's folder has its environment, its
+/// arguments and another way to each file.
+pub const UNREAD: &[&str] = &["Read(/proc/*/**)", "Grep(/proc)", "Grep(/proc/*)", "Grep(/)"];
 
 /// The commands that a run without a box may use. Those that only read need no rule.
 pub const ALLOWED_COMMANDS: &[&str] = &[
@@ -104,6 +110,14 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
         ALLOWED_COMMANDS.iter().for_each(|rule| flags(&["--allow", rule]));
     }
     REFUSED_COMMANDS.iter().for_each(|rule| flags(&["--deny", rule]));
+    UNREAD.iter().for_each(|rule| flags(&["--deny", rule]));
+    if let Some(home) = brief.home {
+        flags(&["--deny", &format!("Read({}/**)", pattern(home))]);
+        // A search begins above what it reads (1.0.41: the rules look at where it begins).
+        for above in home.ancestors().filter(|above| above.parent().is_some()) {
+            flags(&["--deny", &format!("Grep({})", pattern(above))]);
+        }
+    }
     Invocation {
         args,
         stdin: brief.prompt.as_bytes().to_vec(),
@@ -126,7 +140,14 @@ mod tests {
 
     fn args(boxed: bool, model: Option<&str>) -> Vec<String> {
         let workdir = Path::new("/w/a[1]");
-        let brief = Brief { prompt: "Fix it.", workdir, model, max_turns: 40, boxed };
+        let brief = Brief {
+            prompt: "Fix it.",
+            workdir,
+            model,
+            max_turns: 40,
+            boxed,
+            home: boxed.then_some(Path::new("/v/c*.grok")),
+        };
         let call = invocation(&brief);
         assert_eq!(call.stdin, b"Fix it.");
         assert!(call.streams_events && !call.stderr_over_kills);
@@ -147,7 +168,9 @@ mod tests {
         assert_eq!(values(&args, "--model"), ["grok-4.6"]);
         assert_eq!(values(&args, "--max-turns"), ["40"]);
         assert_eq!(values(&args, "--allow"), ["Edit(/w/a?1?/**)", "Bash"]);
-        assert_eq!(values(&args, "--deny"), REFUSED_COMMANDS);
+        let home = ["Read(/v/c?.grok/**)", "Grep(/v/c?.grok)", "Grep(/v)"];
+        let denied = [REFUSED_COMMANDS, UNREAD, &home].concat();
+        assert_eq!(values(&args, "--deny"), denied);
         assert_eq!(values(&args, "--disallowed-tools"), [LEFT_OUT.join(",")]);
         assert!(!args.contains(&"--permission-mode".to_owned()), "it would beat the policy");
         assert!(!args.iter().any(|arg| arg.contains("Fix it.")), "the prompt is not an argument");
@@ -162,6 +185,6 @@ mod tests {
         let allowed = values(&args, "--allow");
         assert_eq!(allowed[0], "Edit(/w/a?1?/**)");
         assert_eq!(allowed[1..], *ALLOWED_COMMANDS);
-        assert_eq!(values(&args, "--deny"), REFUSED_COMMANDS);
+        assert_eq!(values(&args, "--deny"), [REFUSED_COMMANDS, UNREAD].concat());
     }
 }

@@ -105,8 +105,8 @@ pub const KEY_NAMES: &[&str] = &[
 /// that it knows).
 pub const SHELL: &str = "GROK_SHELL";
 
-/// Those of [`KEY_NAMES`] that are keys: its commands do not need them.
-pub const KEYS: &[&str] = &["XAI_API_KEY"];
+/// What its commands do not need: the key among [`KEY_NAMES`], and where its login is.
+pub const KEPT_BACK: &[&str] = &["XAI_API_KEY", "GROK_HOME"];
 
 /// The place, below the person's home, of the settings that hold [`POLICY`]: Grok has the mode
 /// that refuses what was not allowed beforehand only by claude's file (1.0.41: the same word for

@@ -38,12 +38,14 @@ impl Lanes {
                 }
             }
         }
+        let home = login.as_ref().map(Login::home);
         let invocation = grok::invocation(&grok::Brief {
             prompt: brief.prompt,
             workdir: brief.workdir,
             model: installed.model(brief.preferences),
             max_turns: brief.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS),
             boxed,
+            home: home.as_deref(),
         });
         let mut env = self.vendor_env(installed.vendor, login.as_ref(), brief.agent);
         let mut parts = self.parts(installed.vendor);
@@ -82,7 +84,7 @@ impl Lanes {
         // Removed with the copy, as all that is named after it.
         folder.push(".shell");
         let file = Path::new(&folder).join(SHELL);
-        let text = shell(bwrap, &login.home(), grok::KEYS);
+        let text = shell(bwrap, &login.home(), grok::KEPT_BACK);
         let made = DirBuilder::new().mode(0o700).recursive(true).create(&folder).and_then(|()| {
             let mut options = OpenOptions::new();
             options
