@@ -64,19 +64,19 @@ impl Errand<'_> {
         prepare: impl Fn() -> P,
     ) -> Result<LaneResult, Stop> {
         let mut recorder = None;
-        for _ in 1..BOX_TRIES {
-            match Box::pin(self.once(prepared, &mut recorder)).await? {
+        let mut tries = 1;
+        loop {
+            let said = match Box::pin(self.once(prepared, &mut recorder)).await? {
                 Ran::Whole(result) => return Ok(*result),
-                Ran::NoBox(said) => (self.say)(&format!("   the box was not made: {said}")),
-            }
-            prepared = prepare().await?;
-        }
-        match Box::pin(self.once(prepared, &mut recorder)).await? {
-            Ran::Whole(result) => Ok(*result),
-            Ran::NoBox(said) => {
+                Ran::NoBox(said) => said,
+            };
+            if tries == BOX_TRIES {
                 let text = format!("the box was not made, {BOX_TRIES} times: {said}");
-                Err(Stop::new(StopReason::SandboxUnavailable, text))
+                return Err(Stop::new(StopReason::SandboxUnavailable, text));
             }
+            (self.say)(&format!("   the box was not made: {said}"));
+            prepared = prepare().await?;
+            tries += 1;
         }
     }
 
