@@ -4,6 +4,7 @@
 mod replay;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -17,8 +18,9 @@ use super::logins::{LoginState, login_states};
 use super::machine;
 use super::output::Tone;
 use super::table::{Cell, Table};
+use super::time::patience;
 use crate::process::{WORKS_FOR, kill_marked, own_mark};
-use crate::work::probe::{LaneStatus, probe};
+use crate::work::probe::{LaneState, LaneStatus, probe};
 
 /// Options of `relay lane`.
 #[derive(Debug, Args)]
@@ -34,6 +36,9 @@ enum Command {
         /// Print them as JSON
         #[arg(long)]
         json: bool,
+        /// How long one program may take to answer, in seconds; all are asked at once
+        #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = patience)]
+        patience: Duration,
     },
     /// Print the JSON Schema of a process lane's configuration, request and answer
     Schema {
@@ -76,7 +81,7 @@ impl Options {
     /// When it cannot be written.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self.command {
-            Command::Ls { json } => ls(context, json).await,
+            Command::Ls { json, patience } => ls(context, json, patience).await,
             Command::Replay(options) => options.run(context),
             Command::Schema { part } => {
                 context.output.json(&contract(part.as_deref()))?;
@@ -89,8 +94,8 @@ impl Options {
     }
 }
 
-async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
-    let lanes = probe(&machine::lanes(context, true, Vec::new()).await).await;
+async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result<Exit> {
+    let lanes = probe(&machine::lanes(context, true, Vec::new()).await, patience).await;
     if let Some(mark) = own_mark() {
         // What a program left running that was asked.
         kill_marked(WORKS_FOR, &mark);
@@ -120,7 +125,11 @@ async fn ls(context: &Context, json: bool) -> anyhow::Result<Exit> {
             let words = Cell::toned(Tone::Warn, login.words(now));
             table.row(["".into(), "".into(), "".into(), "".into(), words]);
         }
-        let hint = lane.hint.iter().map(|hint| format!("→ {hint}"));
+        let hint = match lane.state {
+            LaneState::Silent => Some("relay lane ls --patience 30"),
+            _ => lane.hint.as_deref(),
+        };
+        let hint = hint.map(|hint| format!("→ {hint}"));
         for line in lane.remarks.iter().cloned().chain(hint) {
             let line = Cell::toned(Tone::Faint, line);
             table.row(["".into(), "".into(), "".into(), "".into(), line]);

@@ -25,13 +25,10 @@ use crate::work::gate::Shut;
 use crate::work::lane::{Installed, Lanes};
 use crate::work::login::{Holder, Seat};
 use crate::work::ping::Ping;
-use crate::work::probe::{LaneState, vendor_status, version};
+use crate::work::probe::{LaneState, PATIENCE, vendor_status, version};
 
 /// How often a login in use is asked for with --wait.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// How long the program may take to say its version and its login, as in `relay doctor`.
-const QUESTION: Duration = Duration::from_millis(1500);
 
 /// Options of `relay probe`.
 #[derive(Debug, Args)]
@@ -176,7 +173,7 @@ async fn probe(
         took_ms: 0,
         out_of_quota_until: None,
     };
-    match signal.guard(vendor_status(lanes, installed, QUESTION)).await {
+    match signal.guard(vendor_status(lanes, installed, PATIENCE)).await {
         Ok(Some(seen)) if seen.state == LaneState::NotLoggedIn => {
             (probed.version, probed.login) = (seen.version, seen.detail.clone());
             (probed.error, probed.hint) = (Some(seen.detail), seen.hint);

@@ -4,6 +4,17 @@ use std::time::Duration;
 
 use crate::model::Timestamp;
 
+/// How long one program may take to answer, as an option gives it.
+///
+/// # Errors
+/// What it has to be.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(n) if (0.1..=600.0).contains(&n) => Ok(Duration::from_secs_f64(n)),
+        _ => Err("a number of seconds from 0.1 to 600".to_owned()),
+    }
+}
+
 /// `2026-11-29 15:24:05 UTC`.
 #[must_use]
 pub fn date(at: Timestamp) -> String {

@@ -69,7 +69,8 @@ impl Desk {
 
     fn lane(&self, name: &str) -> Value {
         let report: Value =
-            serde_json::from_str(&self.relay(&["lane", "ls", "--json"]).ok()).unwrap();
+            serde_json::from_str(&self.relay(&["lane", "ls", "--json", "--patience", "60"]).ok())
+                .unwrap();
         let mut lanes = report["lanes"].as_array().unwrap().iter();
         lanes.find(|lane| lane["lane"] == name).unwrap().clone()
     }
@@ -162,6 +163,10 @@ async fn a_program_that_hangs_for_ever_is_named_and_nothing_of_it_is_left() {
     mark.wait_for(0).await;
     let states: Vec<&Value> = report["lanes"].as_array().unwrap().iter().collect();
     assert_eq!(states[0]["state"], "silent", "{states:#?}");
+    let listed = desk.relay(&["lane", "ls", "--patience", "1"]).ok();
+    assert!(listed.contains("bin/claude did not end within 1s"), "{listed}");
+    assert!(listed.contains("→ relay lane ls --patience 30"), "{listed}");
+    mark.wait_for(0).await;
 }
 
 /// A listener that takes every connection and never answers, and an owner of the home that is stopped.
@@ -255,7 +260,7 @@ fn where_no_box_can_be_made_no_lane_of_a_vendor_is_served() {
         assert!(text(&lane, "detail").contains("this machine can"), "{lane:#}");
         assert_eq!(text(&lane, "hint"), "relay doctor");
     }
-    let shown = desk.relay(&["lane", "ls"]).ok();
+    let shown = desk.relay(&["lane", "ls", "--patience", "60"]).ok();
     assert!(!shown.contains("served") && shown.contains("no box"), "{shown}");
     let report = desk.doctor();
     assert_eq!(check(&report, "lanes")["state"], "fail", "{report:#}");

@@ -110,7 +110,7 @@ fn from_task_to_pull_request(named: Option<&str>) {
         house.set("RELAY_MODEL_CODEX", named);
     }
     commit_probe(&house, &mark, &model);
-    let lanes = house.json(&["lane", "ls", "--json"]);
+    let lanes = house.json(&["lane", "ls", "--json", "--patience", "60"]);
     let codex = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "codex").unwrap();
     assert_eq!(codex["served"], true, "{codex:#}");
     assert_eq!(codex["detail"], "an API key");

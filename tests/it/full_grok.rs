@@ -139,7 +139,7 @@ fn full_a_task_becomes_a_pull_request_and_its_usage_is_right() {
         Step::Say("I wrote new.txt."),
     ];
     let Some(machine) = Machine::new(true, steps) else { return };
-    let lanes = machine.house.json(&["lane", "ls", "--json"]);
+    let lanes = machine.house.json(&["lane", "ls", "--json", "--patience", "60"]);
     let grok = lanes["lanes"].as_array().unwrap().iter().find(|lane| lane["lane"] == "grok");
     let grok = grok.expect("no grok lane");
     assert_eq!((&grok["served"], &grok["version"]), (&json!(true), &json!("1.0.41")), "{grok}");

@@ -23,7 +23,7 @@ use super::work::start::{Start, work};
 use crate::api::{CreateTask, LinkProject, TaskDetail};
 use crate::client::Client;
 use crate::model::{ForgeKind, LaneName, TaskId, TaskState, Usage};
-use crate::work::probe::probe;
+use crate::work::probe::{WORKER_PATIENCE, probe};
 use crate::work::{Limits, Shutdown, WorkerConfig};
 
 /// Options of `relay demo`.
@@ -80,7 +80,7 @@ async fn steps(
 ) -> anyhow::Result<TaskDetail> {
     let lanes = machine::lanes(context, true, Vec::new()).await;
     if lane == LaneName::claude() {
-        let found = probe(&lanes).await;
+        let found = probe(&lanes, WORKER_PATIENCE).await;
         if let Some(status) = found.iter().find(|s| s.lane == lane && !s.served) {
             let hint = status.hint.clone().unwrap_or_else(|| "relay doctor".to_owned());
             return Err(Failure::new(Exit::NotReady, format!("claude: {}", status.detail))

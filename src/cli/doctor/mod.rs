@@ -25,6 +25,7 @@ use super::exit::Exit;
 use super::machine;
 use super::output::{Output, Tone};
 use super::table::{Cell, Table};
+use super::time::patience;
 use crate::process::{WORKS_FOR, kill_marked, own_mark};
 use crate::work::probe::LaneStatus;
 use gather::{Look, apart, side_by_side};
@@ -161,12 +162,5 @@ impl Check {
     /// Something that does.
     pub fn fail(name: impl Into<String>, seen: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { state: State::Fail, mend: Some(mend.into()), ..Self::ok(name, seen) }
-    }
-}
-
-fn patience(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(n) if (0.1..=600.0).contains(&n) => Ok(Duration::from_secs_f64(n)),
-        _ => Err("a number of seconds from 0.1 to 600".to_owned()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,11 +32,14 @@ use crate::work::lane::Lanes;
 use crate::work::linked::Linked;
 use crate::work::misfit;
 use crate::work::outbox::Outbox;
-use crate::work::probe::probe;
+use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe};
 use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
 
 /// The longest wait of an idle worker unless told otherwise (seed 002).
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
+
+/// How long the vendors' programs may be asked before a person is told of it.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// Descriptors of a worker: the queue, the caches, git, what is kept beside the jobs.
 const OWN_FILES: usize = 256;
@@ -213,10 +217,13 @@ async fn served(
     lanes: &Lanes,
     progress: &Progress,
 ) -> anyhow::Result<Vec<LaneName>> {
-    let found = probe(lanes).await;
+    let found = asked(lanes, progress).await;
     let mut served: Vec<LaneName> = Vec::new();
     if options.lanes.is_empty() {
         served.extend(found.iter().filter(|s| s.served).map(|s| s.lane.clone()));
+        for silent in found.iter().filter(|s| s.state == LaneState::Silent) {
+            progress.warning(&format!("{} is not served: {}", silent.lane, silent.detail));
+        }
     }
     for lane in &options.lanes {
         match found.iter().find(|status| status.lane == *lane) {
@@ -255,6 +262,18 @@ async fn served(
         progress.warning("no sandbox: what a vendor's lane runs can do all that you can");
     }
     Ok(served)
+}
+
+/// The lanes of this machine, with a word where the vendors' programs are slow to answer.
+async fn asked(lanes: &Lanes, progress: &Progress) -> Vec<LaneStatus> {
+    let mut asking = pin!(probe(lanes, WORKER_PATIENCE));
+    match tokio::time::timeout(QUIET, &mut asking).await {
+        Ok(found) => found,
+        Err(_) => {
+            progress.line("asking the vendors' programs whether they are logged in");
+            asking.await
+        }
+    }
 }
 
 /// The name that the token speaks for, which of RELAY_TOKEN only the site knows; else this

@@ -23,8 +23,12 @@ use serde::Serialize;
 
 pub use self::version::{Versions, version};
 
-/// A probe asks a program on this disk; one that takes longer is stuck.
+/// How long one question to a program may take where a person waits for the answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long where a worker waits, which asks once and serves by the answer for weeks: on a machine
+/// that has just started, the first call of a vendor's program reads 200 MB from a cold disk.
+pub const WORKER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// One lane, as this machine has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -108,12 +112,13 @@ enum Said {
     Answers(Result<Output, ProcessError>, Result<Output, ProcessError>),
 }
 
-/// Looks at every lane this machine could have, side by side.
-pub async fn probe(lanes: &Lanes) -> Vec<LaneStatus> {
-    probe_within(lanes, std::future::ready(lanes.boxing.clone()), PATIENCE).await
+/// Looks at every lane this machine could have, side by side, with the time that one question may
+/// take.
+pub async fn probe(lanes: &Lanes, patience: Duration) -> Vec<LaneStatus> {
+    probe_within(lanes, std::future::ready(lanes.boxing.clone()), patience).await
 }
 
-/// [`probe`] where the box is still being tried, with the time that one question may take.
+/// [`probe`] where the box is still being tried.
 pub async fn probe_within(
     lanes: &Lanes,
     boxing: impl Future<Output = Boxing>,

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{PATIENCE, asked, text};
+use super::{WORKER_PATIENCE, asked, text};
 use crate::work::lane::{Installed, Lanes};
 
 /// What the vendors' programs said of their versions, for as long as each is the same file.
@@ -33,7 +33,8 @@ pub async fn version(lanes: &Lanes, installed: &Installed) -> Option<String> {
     if let Some((_, version)) = known {
         return version;
     }
-    let out = asked(lanes, vendor, PATIENCE).question(program, vendor.version_args).await.ok()?;
+    let asked = asked(lanes, vendor, WORKER_PATIENCE);
+    let out = asked.question(program, vendor.version_args).await.ok()?;
     let version = (vendor.version)(&text(&out.stdout));
     lanes.versions.known().insert(file, (stamp, version.clone()));
     version

@@ -155,7 +155,7 @@ fn a_folder_to_start_in_that_is_gone_is_told_before_the_run() {
     let task = house.task(&slug, "process:x", "Start");
     let config = std::fs::read_to_string(&file).unwrap().replace('}', ",\"cwd\":\"/nowhere\"}");
     std::fs::write(&file, config).unwrap();
-    let listed = house.relay(&["lane", "ls"]).out;
+    let listed = house.relay(&["lane", "ls", "--patience", "60"]).out;
     assert!(listed.contains("`cwd` is no folder on this machine: /nowhere"), "{listed}");
     work(&house, &["process:x".to_owned()]);
     let got = house.json(&["task", "get", &task, "--json"]);

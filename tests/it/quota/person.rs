@@ -159,7 +159,7 @@ impl Person {
 
     /// What `lane ls --json` says of claude.
     pub fn lane(&self) -> Value {
-        let lanes = self.house.json(&["lane", "ls", "--json"]);
+        let lanes = self.house.json(&["lane", "ls", "--json", "--patience", "60"]);
         lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "claude").unwrap().clone()
     }
 

@@ -124,7 +124,7 @@ fn a_lane_that_is_not_logged_in_is_refused_before_anything_is_run() {
     };
     program("claude", "2.1.332 (Claude Code)", r#"echo '{"loggedIn":false}'"#);
     program("codex", "codex-cli 0.171.0", "echo 'Not logged in' >&2");
-    let lanes = person.house.json(&["lane", "ls", "--json"]);
+    let lanes = person.house.json(&["lane", "ls", "--json", "--patience", "60"]);
     for lane in ["claude", "codex"] {
         let listed = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == lane).unwrap();
         assert_eq!(listed["state"], "not_logged_in", "{listed:#}");
