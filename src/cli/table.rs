@@ -32,6 +32,18 @@ impl Cell {
         let cell = Self::from(text);
         Self { text: cut(&cell.text, width), ..cell }
     }
+
+    /// Names with commas between them: all, or the first ones and how many there are besides
+    /// (`claude,codex,+2`).
+    pub fn names(names: &[impl ToString]) -> Self {
+        let mut shown: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut text = shown.join(",");
+        while text.width() > WIDEST && shown.pop().is_some() {
+            let rest = format!("+{}", names.len() - shown.len());
+            text = shown.iter().chain([&rest]).cloned().collect::<Vec<_>>().join(",");
+        }
+        text.into()
+    }
 }
 
 impl<T: AsRef<str>> From<T> for Cell {
@@ -122,6 +134,17 @@ mod tests {
         日本           x
         done    a/b#2
         ");
+    }
+
+    #[test]
+    fn of_many_names_it_is_said_how_many_are_not_shown() {
+        let few = ["claude", "codex", "process:edit"];
+        assert_eq!(Cell::names(&few).text, "claude,codex,process:edit");
+        let many =
+            ["claude", "codex", "grok", "process:edit", "process:nightly-report", "process:x"];
+        assert_eq!(Cell::names(&many).text, "claude,codex,grok,process:edit,+2");
+        assert_eq!(Cell::names(&["x".repeat(60)]).text, "+1");
+        assert_eq!(Cell::names(&[""; 0]).text, "");
     }
 
     #[test]

@@ -526,3 +526,13 @@ fn the_demo_needs_nothing_but_path_and_home() {
     }
     assert!(!house.dir.path().join(".harness").exists(), "the demo wrote to the real home");
 }
+
+#[test]
+fn the_demo_says_that_it_made_a_folder() {
+    let house = House::new();
+    let folder = house.dir.path().join("not/there");
+    let demo = || house.relay(&["demo", "--folder", folder.to_str().unwrap()]).ok();
+    let made = format!("The folder {} was not there: it was made", folder.display());
+    assert!(demo().contains(&made));
+    assert!(!demo().contains(&made), "it is there now");
+}

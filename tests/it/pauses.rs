@@ -124,6 +124,15 @@ fn a_worker_that_is_drained_by_command_lets_what_runs_finish_and_ends_with_zero(
     let later = house.task(&slug, "process:edit", "later");
     let again = house.relay(&["work", "drain", "w"]).ok();
     assert_eq!(again, said, "said twice it is the same");
+    let shown =
+        |status: &str| status.lines().any(|l| l.starts_with("w ") && l.contains("draining"));
+    assert!(shown(&status), "{status}");
+    let refused = house.relay(&["work", "resume", "w"]);
+    assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");
+    assert!(
+        refused.err.contains("not taken back") && refused.err.contains(&running),
+        "{refused:?}"
+    );
     waits.go();
     assert_eq!(worker.ended(), 0, "{}", worker.said());
     assert_eq!((house.state(&running), house.state(&later)), ("review".into(), "queued".into()));
@@ -191,6 +200,13 @@ fn what_is_no_limit_and_who_is_no_worker_is_named() {
         assert!(ran.code == 2 && ran.err.contains(says), "{ran:?}");
     }
     assert_eq!(house.relay(&["work", "--per-repo", "0"]).code, 2);
+    // A limit of a lane that is not there would hold nothing back.
+    let unknown = house.relay(&["work", "--once", "--limit", "process:edti=1"]);
+    assert_eq!(unknown.code, 6, "{unknown:?}");
+    let lanes = "hint: its lanes are claude, codex, grok, process:edit";
+    assert!(unknown.err.contains("no lane `process:edti`"), "{unknown:?}");
+    assert!(unknown.err.contains(lanes), "{unknown:?}");
+    assert_eq!(house.json(&["work", "status", "--json"])["workers"], serde_json::json!([]));
     let nobody = house.relay(&["work", "pause"]);
     assert!(nobody.code == 3 && nobody.err.contains("hint: "), "{nobody:?}");
     house.relay(&["work", "--once", "--name", "w", "--lanes", "process:edit"]).ok();

@@ -54,6 +54,9 @@ impl Options {
             Scratch::make(folder, context.clock.now())?
         };
         let out = context.output;
+        if let Some(made) = &scratch.made {
+            out.line(format!("The folder {} was not there: it was made", made.display()))?;
+        }
         out.line(format!("A scratch home and repository are in {}", scratch.root.display()))?;
         let context = context.in_home(scratch.home.clone());
         let lane: LaneName = match self.lane {

@@ -25,10 +25,13 @@ pub(super) struct Scratch {
     pub(super) root: PathBuf,
     pub(super) home: PathBuf,
     pub(super) repo: PathBuf,
+    /// The folder around it, where that was not there.
+    pub(super) made: Option<PathBuf>,
 }
 
 impl Scratch {
     pub(super) fn make(folder: &Path, now: Timestamp) -> anyhow::Result<Self> {
+        let made = (!folder.exists()).then(|| folder.to_owned());
         let mut named = tempfile::Builder::new();
         named.prefix("relay-demo-");
         let root = std::fs::create_dir_all(folder)
@@ -41,7 +44,7 @@ impl Scratch {
             Identity { name: "relay demo".to_owned(), email: "demo@relay.invalid".to_owned() };
         plant(&repo, &FILES, &identity, "A greeter\n", now)
             .context("the scratch repository cannot be made")?;
-        Ok(Self { root, home, repo })
+        Ok(Self { root, home, repo, made })
     }
 
     /// Makes this very program the lane `process:demo`.

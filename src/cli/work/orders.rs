@@ -5,6 +5,7 @@ use clap::Args;
 use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::exit::Exit;
+use super::super::output::one_line;
 use super::super::time::{ago, date};
 use super::super::words::actor;
 use crate::api::OrderRequest;
@@ -64,7 +65,11 @@ impl LaneOptions {
         let worker = context.ask(telling).await?;
         if json {
             context.output.json(&worker)?;
-        } else {
+        }
+        if order == Order::Resume && worker.orders.drain.is_some() {
+            return Err(ends(&worker).into());
+        }
+        if !json {
             context.output.line(said(&worker, order, &lanes))?;
         }
         Ok(Exit::Ok)
@@ -100,6 +105,23 @@ async fn own(context: &Context, site: &Client) -> anyhow::Result<WorkerName> {
     }
 }
 
+/// No word takes a drain back: what a person asked for who resumes such a worker does not happen.
+fn ends(worker: &Worker) -> Failure {
+    let (name, host) = (&worker.name, one_line(&worker.host));
+    let runs: Vec<String> = worker.leases.iter().map(|lease| lease.task.to_string()).collect();
+    let (then, when) = match (worker.state, &runs[..]) {
+        (WorkerState::Offline, _) => ("is not there any more".to_owned(), String::new()),
+        (_, []) => ("takes nothing more".to_owned(), ", once it has ended".to_owned()),
+        (_, runs) => (
+            format!("takes nothing more, and has {} to end", runs.join(", ")),
+            ", once it has ended".to_owned(),
+        ),
+    };
+    let text = format!("{name} was told to end, which is not taken back: it {then}");
+    Failure::new(Exit::Conflict, text)
+        .hint(format!("start it again on {host}{when}: relay work --name {name}"))
+}
+
 /// What a person reads once it was told.
 fn said(worker: &Worker, order: Order, lanes: &[LaneName]) -> String {
     let name = &worker.name;
@@ -119,11 +141,12 @@ fn said(worker: &Worker, order: Order, lanes: &[LaneName]) -> String {
                 )
             }
         }
-        Order::Resume if worker.orders.drain.is_some() => {
-            format!("{name} was told to end, and does: that is not taken back")
-        }
         Order::Resume if worker.orders.pause().is_some() => {
             format!("{name} is still paused as a whole: `relay work resume {name}`")
+        }
+        Order::Resume if worker.state == WorkerState::Offline => {
+            let lanes = if lanes.is_empty() { String::new() } else { format!(" with {of}") };
+            format!("{name} is not there; it goes on{lanes} once `relay work` is started there")
         }
         Order::Resume if lanes.is_empty() => format!("{name} goes on"),
         Order::Resume => format!("{name} goes on with {of}"),
@@ -218,7 +241,27 @@ mod tests {
             "desk takes nothing more, and ends after a/b#1, a/b#2"
         );
         assert_eq!(said(&worker(ending(), &[]), Order::Drain, &[]), "desk ends: nothing runs");
-        assert!(said(&busy(ending()), Order::Resume, &[]).contains("not taken back"));
+    }
+
+    #[test]
+    fn resumed_it_does_not_go_on_where_it_is_not_there_or_was_told_to_end() {
+        let gone = |orders| Worker { state: WorkerState::Offline, ..worker(orders, &[]) };
+        assert_eq!(
+            said(&gone(Orders::default()), Order::Resume, &[]),
+            "desk is not there; it goes on once `relay work` is started there"
+        );
+        let ends = |worker| {
+            let failure = ends(&worker);
+            assert_eq!(failure.exit(), Exit::Conflict);
+            failure.to_string()
+        };
+        let told = "desk was told to end, which is not taken back: it";
+        assert_eq!(
+            ends(worker(ending(), &["a/b#1"])),
+            format!("{told} takes nothing more, and has a/b#1 to end")
+        );
+        assert_eq!(ends(worker(ending(), &[])), format!("{told} takes nothing more"));
+        assert_eq!(ends(gone(ending())), format!("{told} is not there any more"));
     }
 
     #[test]

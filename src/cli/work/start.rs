@@ -218,6 +218,11 @@ async fn served(
     progress: &Progress,
 ) -> anyhow::Result<Vec<LaneName>> {
     let found = asked(lanes, progress).await;
+    for (lane, _) in &options.limits {
+        if !found.iter().any(|status| status.lane == *lane) {
+            return Err(no_lane_to_limit(lane, &found));
+        }
+    }
     let mut served: Vec<LaneName> = Vec::new();
     if options.lanes.is_empty() {
         served.extend(found.iter().filter(|s| s.served).map(|s| s.lane.clone()));
@@ -327,6 +332,14 @@ fn no_such_lane(lane: &LaneName, lanes: &Lanes) -> anyhow::Error {
         None => "`relay lane ls` lists the lanes that this version can run here".to_owned(),
     };
     let text = format!("this machine has no lane `{lane}`");
+    Failure::new(Exit::NotReady, text).hint(hint).into()
+}
+
+/// A limit of nothing would let run what it was to hold back.
+fn no_lane_to_limit(lane: &LaneName, found: &[LaneStatus]) -> anyhow::Error {
+    let names: Vec<&str> = found.iter().map(|status| status.lane.as_str()).collect();
+    let text = format!("--limit {lane}: this machine has no lane `{lane}`");
+    let hint = format!("its lanes are {}", names.join(", "));
     Failure::new(Exit::NotReady, text).hint(hint).into()
 }
 

@@ -160,33 +160,74 @@ fn forges(forges: &[ForgeStatus], now: Timestamp, output: Output) -> String {
 fn workers(workers: &[Worker], now: Timestamp, output: Output) -> String {
     let mut table = Table::new(["WORKER", "STATE", "SEEN", "EVERY", "LANES", "LABELS", "TASKS"]);
     for worker in workers {
-        let tone = match worker.state {
-            WorkerState::Online => Tone::Good,
-            WorkerState::Idle => Tone::Busy,
-            WorkerState::Offline => Tone::Faint,
-        };
+        let (tone, state) = state(worker);
         let every = worker.interval_ms.map(|ms| span(Duration::from_millis(ms)));
         let tasks: Vec<String> = worker.leases.iter().map(|l| l.task.to_string()).collect();
         table.row([
             worker.name.as_str().into(),
-            Cell::toned(tone, worker.state.as_str()),
+            Cell::toned(tone, state),
             ago(now, worker.last_seen).into(),
             every.unwrap_or_default().into(),
-            listed(&worker.lanes).into(),
-            listed(&worker.labels).into(),
+            Cell::names(&worker.lanes),
+            Cell::names(&worker.labels),
             tasks.join(", ").into(),
         ]);
     }
     table.show(output)
 }
 
-fn listed(names: &[impl ToString]) -> String {
-    names.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+/// What it is at: one that is there may have been told to take nothing.
+fn state(worker: &Worker) -> (Tone, &'static str) {
+    let orders = &worker.orders;
+    match worker.state {
+        WorkerState::Offline => (Tone::Faint, worker.state.as_str()),
+        _ if orders.drain.is_some() => (Tone::Warn, "draining"),
+        _ if !orders.is_none() && !worker.lanes.iter().any(|lane| orders.let_take(lane)) => {
+            (Tone::Warn, "paused")
+        }
+        WorkerState::Online => (Tone::Good, worker.state.as_str()),
+        WorkerState::Idle => (Tone::Busy, worker.state.as_str()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Actor, Drain, Orders, Pause};
+
+    #[test]
+    fn a_worker_that_takes_nothing_is_not_called_online() {
+        let shown = |seen: WorkerState, lanes: &[Option<&str>], drains: bool| {
+            let (by, at) = (Actor::user("ann"), Timestamp(0));
+            let pause = |lane: &Option<&str>| {
+                let lane = lane.map(|lane| lane.parse().unwrap());
+                Pause { lane, by: by.clone(), at }
+            };
+            let drain = drains.then(|| Drain { by: by.clone(), at });
+            let worker = Worker {
+                id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
+                name: "desk".parse().unwrap(),
+                host: "desk".to_owned(),
+                lanes: vec!["claude".parse().unwrap(), "codex".parse().unwrap()],
+                labels: Vec::new(),
+                forges: Vec::new(),
+                version: "0".to_owned(),
+                state: seen,
+                last_seen: at,
+                interval_ms: None,
+                leases: Vec::new(),
+                orders: Orders { paused: lanes.iter().map(pause).collect(), drain },
+            };
+            state(&worker).1
+        };
+        let (online, idle) = (WorkerState::Online, WorkerState::Idle);
+        assert_eq!(shown(online, &[], false), "online");
+        assert_eq!(shown(online, &[Some("codex")], false), "online", "it takes of claude");
+        assert_eq!(shown(online, &[Some("claude"), Some("codex")], false), "paused");
+        assert_eq!(shown(idle, &[None], false), "paused");
+        assert_eq!(shown(online, &[None], true), "draining");
+        assert_eq!(shown(WorkerState::Offline, &[None], true), "offline");
+    }
 
     #[test]
     fn what_a_site_calls_a_forge_and_its_limit_cannot_steer_the_terminal() {
