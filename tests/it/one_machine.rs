@@ -214,6 +214,21 @@ fn a_broken_lane_file_fails_its_task_by_name() {
 }
 
 #[test]
+fn a_crashed_program_of_ones_own_is_not_looked_for_in_a_log_that_has_nothing_of_it() {
+    let house = House::new();
+    house.process_lane("dies", "echo the-cause >&2; kill -SEGV $$", DONE);
+    let slug = house.link();
+    let task = house.task(&slug, "process:dies", "x");
+    drain(&house, "process:dies").ok();
+    let detail = get(&house, &task);
+    assert_eq!(detail["task"]["stop_reason"]["reason"], "crashed", "{detail:#}");
+    let message = detail["task"]["message"].as_str().unwrap();
+    assert!(message.contains("signal 11") && message.contains("by hand"), "{message}");
+    assert!(!message.contains("relay task log"), "{message}");
+    assert!(!house.relay(&["task", "log", &task]).ok().contains("the-cause"));
+}
+
+#[test]
 fn a_lane_whose_program_is_gone_is_told_by_name() {
     let house = House::new();
     let config = r#"{"command":"/nowhere/program","args":[],"env":[]}"#;

@@ -3,6 +3,11 @@
 use super::answer::{Answer, AnswerError, RESPONSE_BYTES, parse_answer};
 use crate::{Exit, LaneUsage, Reader, Reason, Said, Verdict};
 
+/// What helps with a program that ended badly by itself: of its standard error, which has the cause
+/// as a rule, nothing is kept, so no log has it.
+const BY_HAND: &str = "what it wrote on standard error is kept nowhere: run it by hand, or let it write \
+                       a file; docs/LANES.md, \"What ends it badly\", shows how";
+
 /// Keeps what is printed until the program has ended: its exit decides whether it counts.
 #[derive(Debug)]
 pub struct Answers {
@@ -91,15 +96,19 @@ fn of_task(answer: Answer) -> Result<Verdict, AnswerError> {
 
 fn refused(why: AnswerError) -> Verdict {
     if let AnswerError::Killed(_) = why {
-        return Verdict { error: Some(why.to_string()), ..Verdict::new(Reason::Crashed) };
+        let hint = Some(BY_HAND.to_owned());
+        return Verdict { error: Some(why.to_string()), hint, ..Verdict::new(Reason::Crashed) };
     }
-    Verdict {
-        error: Some(format!("the program broke its contract: {why}")),
-        hint: Some(
+    let mends = match why {
+        AnswerError::ExitCode(_) => BY_HAND,
+        _ => {
             "the program must print one JSON line on standard output and exit with 0; see \
              docs/LANES.md"
-                .to_owned(),
-        ),
+        }
+    };
+    Verdict {
+        error: Some(format!("the program broke its contract: {why}")),
+        hint: Some(mends.to_owned()),
         ..Verdict::new(Reason::ProtocolViolation)
     }
 }
@@ -189,5 +198,13 @@ mod tests {
         let exit = Exit { code: Some(1), stderr: "the-secret", ..CLEAN };
         let told = crate::process::reader(KEY).end(&exit);
         assert!(!format!("{told:?}").contains("the-secret"));
+    }
+
+    #[test]
+    fn of_a_program_that_ended_badly_no_log_is_said_to_have_the_cause() {
+        for exit in [Exit { code: Some(139), ..CLEAN }, Exit { code: Some(1), ..CLEAN }] {
+            let hint = crate::process::reader(KEY).end(&exit).hint.unwrap();
+            assert!(hint.contains("by hand") && !hint.contains("relay task log"), "{hint}");
+        }
     }
 }
