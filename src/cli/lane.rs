@@ -3,7 +3,7 @@
 
 mod replay;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
@@ -20,6 +20,7 @@ use super::output::Tone;
 use super::table::{Cell, Table};
 use super::time::patience;
 use crate::process::{WORKS_FOR, kill_marked, own_mark};
+use crate::work::lane::misnamed_lanes;
 use crate::work::probe::{LaneState, LaneStatus, probe};
 
 /// Options of `relay lane`.
@@ -63,7 +64,15 @@ enum Command {
 #[derive(Debug, Serialize)]
 struct Lanes {
     lanes: Vec<Shown>,
+    /// Files that were meant for lanes, and whose name is none's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    misnamed: Vec<String>,
 }
+
+/// What is wrong with a file whose name is no lane's.
+pub(super) const MISNAMED: &str = "no lane can be called that, so it is not served";
+/// What mends it.
+pub(super) const RENAME: &str = "rename it: NAME.json, with a NAME of at most 40 of a-z, 0-9, `_` and `-`, not `_` or `-` first";
 
 /// A lane, and what keeps a worker from it now.
 #[derive(Debug, Serialize)]
@@ -106,8 +115,10 @@ async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result
         Shown { login: own.map(|own| states.swap_remove(own)), status }
     };
     let lanes: Vec<Shown> = lanes.into_iter().map(shown).collect();
+    let misnamed = misnamed_lanes(&context.config.lanes_folder());
+    let misnamed: Vec<String> = misnamed.iter().map(|path| path.display().to_string()).collect();
     if json {
-        context.output.json(&Lanes { lanes })?;
+        context.output.json(&Lanes { lanes, misnamed })?;
         return Ok(Exit::Ok);
     }
     let mut table = Table::new(["LANE", "STATE", "VERSION", "MODEL", "LOGIN"]);
@@ -135,8 +146,15 @@ async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result
             table.row(["".into(), "".into(), "".into(), "".into(), line]);
         }
     }
+    for path in &misnamed {
+        let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+        let (state, why) = (Cell::toned(Tone::Warn, "bad name"), format!("{path}: {MISNAMED}"));
+        table.row([name.into(), state, "".into(), "".into(), why.into()]);
+        let line = Cell::toned(Tone::Faint, format!("→ {RENAME}"));
+        table.row(["".into(), "".into(), "".into(), "".into(), line]);
+    }
     context.output.text(&table.show(context.output))?;
-    if lanes.iter().all(|lane| lane.status.lane.process_name().is_none()) {
+    if misnamed.is_empty() && lanes.iter().all(|lane| lane.status.lane.process_name().is_none()) {
         context.output.note(format!(
             "a lane of your own is a file in {}: docs/LANES.md shows how",
             context.config.lanes_folder().display()

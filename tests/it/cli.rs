@@ -548,6 +548,7 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     let lanes = machine.home().join(".harness/lanes");
     std::fs::write(lanes.join("torn.json"), "{").unwrap();
     std::fs::write(lanes.join("gone.json"), "{\"command\": \"/nowhere/lane\"}").unwrap();
+    std::fs::write(lanes.join("My Lane.json"), "{\"command\": \"/bin/true\"}").unwrap();
     assert_snapshot!(machine.run(&["lane", "ls"]), @"
     exit 0
     --- stdout
@@ -563,7 +564,15 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
                                                  → chmod +x it, or mend $HOME/.harness/lanes/gone.json
     process:torn  misconfigured                  $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
                                                  → mend $HOME/.harness/lanes/torn.json
+    My Lane.json  bad name                       $HOME/.harness/lanes/My Lane.json: no lane can be called that, so it is not served
+                                                 → rename it: NAME.json, with a NAME of at most 40 of a-z, 0-9, `_` and `-`, not `_` or `-` first
     ");
+    let told: serde_json::Value = machine.json(&["lane", "ls", "--json"]);
+    assert!(told["misnamed"][0].as_str().unwrap().ends_with("/My Lane.json"), "{told}");
+    let doctor = machine.doctor();
+    let check =
+        doctor["checks"].as_array().unwrap().iter().find(|c| c["name"] == "lanes/My Lane.json");
+    assert_eq!(check.unwrap()["state"], "warn", "{doctor:#}");
     let settings: serde_json::Value = machine.json(&["lane", "settings"]);
     assert_eq!(settings["sandbox"]["failIfUnavailable"], true, "{settings}");
     let open: serde_json::Value = machine.json(&["lane", "settings", "--no-sandbox"]);

@@ -1,13 +1,16 @@
 //! The lanes: each program, its version and its login.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::context::Context;
+use super::super::lane::{MISNAMED, RENAME};
 use super::super::machine;
 use super::Check;
 use super::gather::MORE_TIME;
 use crate::work::boxing::Boxing;
+use crate::work::lane::misnamed_lanes;
 use crate::work::probe::{LaneState, LaneStatus, probe_within};
 
 /// The lanes, asked while the box is tried.
@@ -18,6 +21,16 @@ pub async fn found(
 ) -> Vec<LaneStatus> {
     let lanes = machine::lanes_with(context, Boxing::untried(), true, Vec::new());
     probe_within(&lanes, boxing, patience).await
+}
+
+/// One check a file that was meant for a lane, and whose name is none's.
+pub fn misnamed(context: &Context) -> Vec<Check> {
+    let check = |path: PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let seen = format!("{}: {MISNAMED}", path.display());
+        Check::warn(format!("lanes/{name}"), seen, RENAME)
+    };
+    misnamed_lanes(&context.config.lanes_folder()).into_iter().map(check).collect()
 }
 
 /// One check a lane, and one more where none can be served.

@@ -120,7 +120,8 @@ impl Report {
             Look::minor("network", confine::network(context, boxing.clone())),
             Look::vital("lanes", async {
                 let found = lanes::found(context, boxing.clone(), patience).await;
-                let checks = lanes::checks(&found);
+                let mut checks = lanes::checks(&found);
+                checks.extend(lanes::misnamed(context));
                 statuses.replace(found);
                 checks
             }),

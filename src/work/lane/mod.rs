@@ -25,7 +25,7 @@ use super::probe::Versions;
 use super::walls::{self, View};
 
 pub(super) use self::process::no_folder_text;
-pub use self::process::{LaneFileError, Place, process_config, process_lanes};
+pub use self::process::{LaneFileError, Place, misnamed_lanes, process_config, process_lanes};
 pub use self::vendor::Installed;
 use super::job::Stop;
 use crate::model::{

@@ -145,19 +145,48 @@ fn never_given(name: &str) -> Option<&'static str> {
 }
 
 /// The lanes configured under `dir` with their files, by name. A file whose name is no lane's is
-/// passed over.
+/// among [`misnamed_lanes`].
 #[must_use]
 pub fn process_lanes(dir: &Path) -> Vec<(LaneName, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let mut lanes: Vec<(LaneName, PathBuf)> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "json"))
-        .filter_map(|path| {
-            let name = path.file_stem()?.to_str()?;
-            Some((format!("process:{name}").parse().ok()?, path))
-        })
-        .collect();
-    lanes.sort();
-    lanes
+    configured(dir).filter_map(|(lane, path)| Some((lane?, path))).collect()
+}
+
+/// The files under `dir` that were meant for lanes, and whose name is none's; by name.
+#[must_use]
+pub fn misnamed_lanes(dir: &Path) -> Vec<PathBuf> {
+    configured(dir).filter(|(lane, _)| lane.is_none()).map(|(_, path)| path).collect()
+}
+
+/// Every file under `dir` that says it is JSON, with the lane that its name makes it.
+fn configured(dir: &Path) -> impl Iterator<Item = (Option<LaneName>, PathBuf)> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("json"));
+    let lane = |path: &Path| -> Option<LaneName> {
+        let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
+        format!("process:{name}").parse().ok()
+    };
+    let files = entries.map(|entry| entry.path()).filter(is_json);
+    let mut found: Vec<_> = files.map(|path| (lane(&path), path)).collect();
+    found.sort();
+    found.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_the_folder_of_lanes_is_one_or_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let files =
+            ["edit.json", "My Lane.json", "edits.JSON", "_.json", "edit.sh", "old.json.bak"];
+        for file in files {
+            std::fs::write(dir.path().join(file), "{}").unwrap();
+        }
+        let edit: LaneName = "process:edit".parse().unwrap();
+        assert_eq!(process_lanes(dir.path()), [(edit, dir.path().join("edit.json"))]);
+        let misnamed = ["My Lane.json", "_.json", "edits.JSON"].map(|name| dir.path().join(name));
+        assert_eq!(misnamed_lanes(dir.path()), misnamed);
+        assert!(misnamed_lanes(&dir.path().join("nowhere")).is_empty());
+    }
 }
