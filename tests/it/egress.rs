@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::support::PATIENCE;
 use crate::support::connect::Connect;
 
 /// Names of this test, each with what every look-up of it gives, the last one for ever.
@@ -234,6 +235,7 @@ async fn clients_that_do_not_end_are_ended() {
     let limits = Limits { head: Duration::from_millis(200), ..Limits::default() };
     let run = Run::with("git.example", &[], limits, None).await;
     assert!(run.say("CONNECT git.example:443 HTTP/1.1\r\n").await.starts_with("HTTP/1.1 408 "));
+    let run = Run::new("git.example", &[]).await;
     let endless = format!("GET http://git.example/ HTTP/1.1\r\nA: {}", "a".repeat(40 << 10));
     assert!(run.say(&endless).await.starts_with("HTTP/1.1 431 "));
     assert!(run.say("\u{16}\u{3}\u{1}\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
@@ -249,16 +251,18 @@ async fn tunnels_are_counted_and_a_silent_one_ends() {
     let first = run.tunnel(&listed).await;
     assert!(run.refused(&listed).await.starts_with("503 "));
     drop(first);
-    let mut answer = run.refused(&listed);
-    for _ in 0..500 {
-        let said = tokio::time::timeout(Duration::from_millis(20), answer).await;
+    let taken = async {
+        let ask = format!("CONNECT {listed} HTTP/1.1\r\nHost: {listed}\r\n\r\n");
+        let mut start = [0; 12];
         // The place is free once the tunnel has noticed.
-        if !said.is_ok_and(|said| said.starts_with("503 ")) {
-            return;
+        while &start != b"HTTP/1.1 200" {
+            let mut client = TcpStream::connect(run.door).await.unwrap();
+            client.write_all(ask.as_bytes()).await.unwrap();
+            client.read_exact(&mut start).await.unwrap();
         }
-        answer = run.refused(&listed);
-    }
-    panic!("the place of a tunnel that ended was not given to another");
+    };
+    let taken = tokio::time::timeout(PATIENCE, taken).await;
+    taken.expect("the place of a tunnel that ended was not given to another");
 }
 
 /// What comes past the places costs the worker few descriptors, however much of it there is.
@@ -305,7 +309,8 @@ async fn a_silent_tunnel_ends() {
     let mut silent = run.tunnel(&listed).await;
     let mut rest = Vec::new();
     silent.read_to_end(&mut rest).await.unwrap();
-    assert_eq!(rest, b"heard:");
+    // A machine that stood still meanwhile ends it before the other side's word came.
+    assert!(rest.is_empty() || rest == b"heard:", "{rest:?}");
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ env | grep -q -e dummy-model -e SECRET-of && echo LEAKED-ENVIRONMENT
 git push --quiet origin HEAD && echo PUSHED
 git ls-remote https://forbidden.example/x 2>&1 | grep -q 403 && echo refused-by-proxy
 socat -u TCP-LISTEN:18099,bind=127.0.0.1 CREATE:got &
-echo hello | socat -u - TCP:127.0.0.1:18099,retry=100,interval=0.05
+echo hello | socat -u - TCP:127.0.0.1:18099,retry=1200,interval=0.05
 wait
 grep -q hello got && echo bound-localhost
 socat -u /dev/null "TCP:127.0.0.1:$MODEL_PORT" && echo REACHED-THE-HOST

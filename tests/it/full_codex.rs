@@ -31,8 +31,8 @@ try SAW-ITS-HOME sh -c 'env | grep -q CODEX_HOME='
 try SAW-ANOTHER-ENVIRONMENT sh -c 'cat /proc/[0-9]*/environ | tr "\0" "\n" | grep -q ^CODEX_HOME='
 try has-a-program git status --short
 try PASSED-THE-PROXY-BY bash -c 'echo >/dev/tcp/127.0.0.1/$MODEL_PORT'
-try reached-what-is-listed curl -sS -m 20 -o page http://127.0.0.1:$MODEL_PORT/
-curl -sS -m 20 http://127.0.0.1:9/ | grep -q 'relay refuses' && echo refused-what-is-not
+try reached-what-is-listed curl -sS -m 300 -o page http://127.0.0.1:$MODEL_PORT/
+curl -sS -m 300 http://127.0.0.1:9/ | grep -q 'relay refuses' && echo refused-what-is-not
 rm -f page
 (setsid sh -c 'sleep 600 $MARK' &)
 (sh -c 'sleep 600 $MARK' &)

@@ -30,8 +30,6 @@ const DONE: &str = r#"{"reply":"Added a line."}"#;
 const PORT: u16 = 7410;
 /// Names the home of the site to the process that is one.
 const HOME: &str = "RELAY_TEST_SITE_HOME";
-/// A silent connection is given up after the worker's own time-out, half a minute.
-const PATIENCE: Duration = Duration::from_secs(150);
 
 /// A site, and a worker at each of two cables.
 struct Stand {
@@ -131,7 +129,7 @@ impl Stand {
     /// What the second did stands as it did, each thing happened once, and when both workers have
     /// ended there is no process but the site's.
     fn ends(self, landed: &(String, String), [mut one, mut two]: [Working; 2]) {
-        one.within(PATIENCE, "an empty outbox", || self.kept("one") == 0);
+        one.until("an empty outbox", || self.kept("one") == 0);
         one.until("its copy's end", || only_has(&self.home_of("one").join("work"), &[]).is_empty());
         assert_eq!(&self.shown(), landed, "{}", one.said());
         assert_eq!(landed.1, "# shop\nsecond");
@@ -162,13 +160,13 @@ fn full_a_lane_that_ends_while_the_cable_is_out_lands_nothing() {
     let landed = stand.shown();
 
     fs::write(&stand.go, "").unwrap();
-    one.within(PATIENCE, "what is kept", || stand.kept("one") == 1);
+    one.until("what is kept", || stand.kept("one") == 1);
     assert_eq!(stand.shown(), landed);
     // The held bell was given up by the system, long before a time-out of this program.
-    one.within(PATIENCE, "the bell's silence", || one.said().contains("the bell cannot be asked"));
+    one.until("the bell's silence", || one.said().contains("the bell cannot be asked"));
     assert!(!one.said().contains(" within 330 s"), "{}", one.said());
     stand.network.plug(1);
-    one.within(PATIENCE, "the first one's end", || one.said().contains("lease_lost"));
+    one.until("the first one's end", || one.said().contains("lease_lost"));
     assert_eq!(fs::read_to_string(&stand.begun).unwrap().lines().count(), 1);
     stand.ends(&landed, [one, two]);
 }
@@ -190,7 +188,7 @@ fn full_a_push_while_the_cable_is_out_is_refused_by_the_fence() {
     one.until("git's refusal", || said("waits\n1\n"));
     assert_eq!(stand.shown(), landed);
     stand.network.plug(1);
-    one.within(PATIENCE, "the first one's end", || one.said().contains("lease_lost"));
+    one.until("the first one's end", || one.said().contains("lease_lost"));
     stand.ends(&landed, [one, two]);
 }
 

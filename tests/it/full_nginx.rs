@@ -19,11 +19,11 @@ use crate::support::processes::tool;
 use crate::support::served::Served;
 
 /// How long nginx waits for the next byte here; 60 s unless it is told otherwise. A held answer sends
-/// one every 20 s.
-const PATIENCE_S: u64 = 23;
+/// one every 20 s, and a loaded machine may be late with it by as much again.
+const PATIENCE_S: u64 = 45;
 
 /// Longer than nginx waits, and than the first byte takes.
-const HELD: Duration = Duration::from_secs(PATIENCE_S + 3);
+const HELD: Duration = Duration::from_secs(PATIENCE_S + 15);
 
 /// What the access log has of a request.
 const LOG: &str = "log_format short '$request_method $uri $status $request_time';";
@@ -56,7 +56,7 @@ fn full_a_worker_behind_the_nginx_of_the_documentation_takes_a_task() {
     let log = proxy.ended();
     let bells: Vec<&str> = log.lines().filter(|line| line.contains("/work/doorbell ")).collect();
     let took = |line: &str| line.rsplit(' ').next().and_then(|s| s.parse::<f64>().ok());
-    let held = |line: &&&str| line.contains(" 200 ") && took(line) > Some(HELD.as_secs_f64() - 2.0);
+    let held = |line: &&&str| line.contains(" 200 ") && took(line) > Some(PATIENCE_S as f64);
     assert!(bells.iter().any(|line| held(&line)), "no bell was held:\n{log}");
     assert!(!log.contains(" 504 ") && !log.contains(" 502 "), "{log}");
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use relay::work::linked::Linked;
 use rustix::process::Signal;
@@ -158,7 +157,7 @@ fn a_site_that_does_not_answer_a_claim_keeps_nobody_from_the_login() {
     person.vendor_says("hold");
     let mut probe = person.house.command(&["probe", "claude", "--no-sandbox", "--wait"]);
     let mut probe = probe.stdout(std::process::Stdio::null()).spawn().unwrap();
-    worker.within(Duration::from_secs(20), "the person's own run", || person.calls() == 1);
+    worker.until("the person's own run", || person.calls() == 1);
 
     // What is claimed after all is not kept waiting for the login.
     proxy.all(Fate::Pass);

@@ -9,6 +9,7 @@ use relay::site::owner::Owner;
 use relay::work::linked::Linked;
 
 use crate::site::fixture::Home;
+use crate::support::PATIENCE;
 use crate::support::house::{House, Working};
 use crate::support::proxy::{Fate, Proxy};
 
@@ -34,7 +35,7 @@ fn proxy(owner: &Owner) -> Proxy {
 
 /// Waits for what a real process does, while this runtime serves it.
 async fn until(worker: &Working, what: &'static str, done: impl Fn() -> bool) {
-    for _ in 0..6000 {
+    for _ in 0..PATIENCE.as_millis() / 10 {
         if done() {
             return;
         }

@@ -52,10 +52,10 @@ fn a_repository_of_this_disk_that_was_not_linked_here_is_not_touched() {
     worker.until("the end", || served.house.state(&task) == "review");
 }
 
-/// A task is made and taken so soon.
-fn done_within(served: &Served, slug: &str, worker: &Working, time: Duration) {
+/// A task is made, and taken once.
+fn done(served: &Served, slug: &str, worker: &Working) {
     let task = served.house.task(slug, LANE, "Say more");
-    worker.within(time, "the end of the task", || served.house.state(&task) == "review");
+    worker.until("the end of the task", || served.house.state(&task) == "review");
     let detail = served.house.json(&["task", "get", &task, "--json"]);
     assert_eq!(detail["task"]["epoch"], 1, "it was taken twice: {detail:#}");
 }
@@ -65,8 +65,8 @@ fn a_site_without_the_bell_is_claimed_from_on_each_tick() {
     let (served, slug) = site();
     served.proxy.only("/doorbell", Fate::Page(404, None));
     let worker = worker(&served, &["--interval", "1"]);
-    done_within(&served, &slug, &worker, Duration::from_secs(20));
-    done_within(&served, &slug, &worker, Duration::from_secs(20));
+    done(&served, &slug, &worker);
+    done(&served, &slug, &worker);
     assert!(!worker.said().contains("away"), "{}", worker.said());
 }
 
@@ -94,14 +94,14 @@ fn a_site_that_asks_for_peace_gets_it_and_one_that_hangs_up_is_not_stormed() {
     for fate in [Fate::Page(503, Some(1)), Fate::Page(429, Some(1)), Fate::Closed] {
         served.proxy.all(fate.clone());
         served.proxy.cut();
-        let (before, began) = (served.proxy.count(""), SystemClock.uptime());
+        let (began, before) = (SystemClock.uptime(), served.proxy.count(""));
         worker.until("three tries", || served.proxy.count("") >= before + 3);
         let took = SystemClock.uptime() - began;
         if fate != Fate::Closed {
             assert!(took >= Duration::from_millis(1900), "{fate:?}: three tries in {took:?}");
         }
         served.proxy.all(Fate::Pass);
-        done_within(&served, &slug, &worker, Duration::from_secs(30));
+        done(&served, &slug, &worker);
     }
 }
 
@@ -127,18 +127,18 @@ fn full_proxies_that_cut_buffer_and_forget_cost_patience_alone() {
     served.proxy.all(Fate::CutAfter(Duration::from_secs(20)));
     served.proxy.cut();
     let bells = served.proxy.count("/doorbell");
-    worker.within(Duration::from_secs(120), "four bells", || {
+    worker.until("four bells", || {
         served.proxy.count("/doorbell") >= bells + 4
     });
-    done_within(&served, &slug, &worker, Duration::from_secs(10));
+    done(&served, &slug, &worker);
     // One collects answers, and gives up after twenty.
     served.proxy.all(Fate::Buffer(Duration::from_secs(20)));
     served.proxy.cut();
     let bells = served.proxy.count("/doorbell");
-    worker.within(Duration::from_secs(120), "three bells", || {
+    worker.until("three bells", || {
         served.proxy.count("/doorbell") >= bells + 3
     });
-    done_within(&served, &slug, &worker, Duration::from_secs(10));
+    done(&served, &slug, &worker);
     for trouble in TROUBLE {
         assert!(!worker.said().contains(trouble), "{trouble}: {}", worker.said());
     }
@@ -152,7 +152,7 @@ fn full_connections_that_died_without_a_word_are_noticed() {
     let (served, slug) = site();
     let worker = worker(&served, &["--max-interval", "5"]);
     served.proxy.drop_silently();
-    done_within(&served, &slug, &worker, Duration::from_secs(60));
+    done(&served, &slug, &worker);
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn full_a_drain_ends_although_something_else_answers_in_the_sites_place() {
     let mut worker = worker(&served, &[]);
     let task = served.house.task(&slug, LANE, "Say more");
     worker.until("the pull request", || served.proxy.count("/pulls") > 0);
-    worker.within(Duration::from_secs(180), "the word", || {
+    worker.until("the word", || {
         worker.said().contains("and not as a relay site does, for a minute now")
     });
     worker.signal(Signal::TERM);
-    worker.within(Duration::from_secs(90), "the end of the job", || {
+    worker.until("the end of the job", || {
         worker.said().contains("something else answers in the site's place")
     });
     assert_eq!(worker.ended(), 0, "{}", worker.said());

@@ -22,6 +22,7 @@ use relay_sandbox::{
 };
 use tempfile::TempDir;
 
+use crate::support::PATIENCE;
 use crate::support::full::{full, skip};
 use crate::support::model::Model;
 use crate::support::processes::tool;
@@ -30,9 +31,6 @@ use crate::support::processes::tool;
 pub const SECRET: &str = "SECRET-of-a-person";
 /// The key that the operator lets the program have.
 pub const KEY: &str = "dummy-model-key";
-/// How long one run may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(180);
-
 /// Files in the home that hold a secret: each path the documentation names, and relay's own.
 pub const SECRETS: &[&str] = &[
     ".harness/credentials.json",

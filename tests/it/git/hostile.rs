@@ -8,6 +8,7 @@ use relay::git::{Copy, Pushed, Snapshot};
 use relay::model::RepoProblem;
 
 use super::{B, Bench, committed, lines, push, snapshot, try_snapshot, write};
+use crate::support::PATIENCE;
 use crate::support::repo::{git, git_succeeds};
 
 /// A program that leaves a trace when it is run.
@@ -261,8 +262,7 @@ async fn a_pipe_in_place_of_a_file_that_git_reads_holds_nobody_up() {
         let bench = Bench::new(&[("a.txt", "one"), (".gitignore", ignored)]);
         let (mirror, copy) = bench.copy().await;
         pipe(&copy.dir().join(place));
-        let patience = std::time::Duration::from_secs(30);
-        let refused = tokio::time::timeout(patience, snapshot(&mirror, &copy)).await;
+        let refused = tokio::time::timeout(PATIENCE, snapshot(&mirror, &copy)).await;
         let (why, path) = (RepoProblem::SpecialFile, place.to_owned());
         assert_eq!(refused.expect("git waits"), Snapshot::Refused { why, path });
     }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use crate::support::house::{House, Ran};
 use crate::support::small_disk::SmallDisk;
@@ -178,7 +177,7 @@ fn full_a_finished_run_waits_for_room_to_commit_its_work_and_is_not_run_again() 
     let worker = house.work(&["--lanes", "process:edit"]);
     worker.until("the word", || worker.said().contains("the commit waits for the disk"));
     disk.resize("400m");
-    worker.within(Duration::from_secs(90), "the pull request", || house.state(&task) == "review");
+    worker.until("the pull request", || house.state(&task) == "review");
     assert_eq!(fs::read_to_string(runs).unwrap(), "x\n");
     assert_eq!(house.in_repo(&["show", "relay/process-edit-1:README.md"]), "# shop\nmore");
 }

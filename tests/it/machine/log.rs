@@ -98,7 +98,7 @@ fn full_a_line_of_fifty_megabytes_and_binary_rubbish_do_not_grow_the_worker() {
     let slug = house.link();
     let task = house.task(&slug, "claude", "t");
     let worker = house.work(&["--lanes", "claude", "--no-sandbox"]);
-    worker.within(std::time::Duration::from_secs(240), "the end", || {
+    worker.until("the end", || {
         matches!(house.state(&task).as_str(), "review" | "failed")
     });
     assert_eq!(house.state(&task), "review", "{}", worker.said());
@@ -111,7 +111,7 @@ fn full_a_line_of_fifty_megabytes_and_binary_rubbish_do_not_grow_the_worker() {
     // More than a whole run may say ends the run, by name, and not the worker.
     fake_claude(&house, &format!("exec yes '{said}'"));
     let endless = house.task(&slug, "claude", "u");
-    worker.within(std::time::Duration::from_secs(240), "the end", || {
+    worker.until("the end", || {
         house.state(&endless) == "failed"
     });
     let detail = house.json(&["task", "get", &endless, "--json"]);

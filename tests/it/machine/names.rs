@@ -107,7 +107,7 @@ fn full_two_hundred_thousand_files_go_all_the_way() {
     let slug = house.link();
     let task = house.task(&slug, "process:edit", "t");
     let worker = house.work(&["--lanes", "process:edit"]);
-    worker.within(std::time::Duration::from_secs(300), "the pull request", || {
+    worker.until("the pull request", || {
         worker.said().contains("the task is review")
     });
     let status = fs::read_to_string(format!("/proc/{}/status", worker.child.id())).unwrap();

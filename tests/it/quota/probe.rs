@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use relay::model::Clock as _;
-use relay::system::SystemClock;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -151,12 +149,9 @@ fn a_program_that_hangs_is_called_off_at_once() {
     let probe = Working { child, log: person.dir().join("none") };
     let was_asked = || fs::read_to_string(&asked).unwrap_or_default();
     probe.until("both questions", || was_asked().lines().count() >= 2);
-    let began = SystemClock.uptime();
     probe.signal(Signal::INT);
     let mut probe = probe;
     assert_eq!(probe.ended(), 8);
-    let took = SystemClock.uptime().saturating_sub(began);
-    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
 }
 
 #[test]

@@ -6,8 +6,9 @@ use relay::site::serve::Listen;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::net::{Net, PATIENCE, answer};
+use super::net::{Net, answer};
 use crate::site::fixture::until;
+use crate::support::PATIENCE;
 
 /// Time-outs in tenths of a second instead of tens of seconds.
 const TICK: Duration = Duration::from_millis(25);

@@ -43,7 +43,7 @@ async fn pg_a_database_that_is_away_is_told_by_the_probe_and_by_every_write() {
     }
     cluster.up();
     let back = async { while ready(&net).await.status != 200 {} };
-    tokio::time::timeout(super::net::PATIENCE, back).await.expect("it never came back");
+    tokio::time::timeout(crate::support::PATIENCE, back).await.expect("it never came back");
     assert_eq!(titles(&net).await, 0, "what was refused was stored");
     assert_eq!(net.admin("POST", "/api/v1/tasks", TASK).await.status, 200);
     assert_eq!(titles(&net).await, 1);

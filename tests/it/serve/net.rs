@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use relay::model::Secret;
 use relay::site::owner::Role;
@@ -12,10 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::site::fixture::{Home, config};
+use crate::support::PATIENCE;
 use crate::support::clock::ManualClock;
-
-/// How long a test waits for what should come soon.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A site over TCP.
 pub struct Net {

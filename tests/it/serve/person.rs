@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::net::Answer;
+use crate::support::PATIENCE;
 use crate::support::house::{House, Working};
 
 /// A site, its address, and its first token.
@@ -38,7 +38,7 @@ impl Serving {
 
     fn line(&self) -> TcpStream {
         let line = TcpStream::connect(self.addr).unwrap();
-        line.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        line.set_read_timeout(Some(PATIENCE)).unwrap();
         line
     }
 

@@ -1,9 +1,14 @@
 //! A site that is told to stop: held requests are answered, new ones are not taken.
 
+use std::time::Duration;
+
 use tokio::io::AsyncReadExt;
 
-use super::net::{Net, PATIENCE};
+use super::net::Net;
 use crate::site::fixture::until;
+
+/// Sooner than a connection ends that nobody uses.
+const SOON: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn a_stopping_site_ends_idle_connections_and_takes_none() {
@@ -13,7 +18,7 @@ async fn a_stopping_site_ends_idle_connections_and_takes_none() {
     let addr = net.addr;
     net.home.owner.site().stopping.cancel();
     let mut rest = Vec::new();
-    let ended = tokio::time::timeout(PATIENCE, idle.read_to_end(&mut rest)).await;
+    let ended = tokio::time::timeout(SOON, idle.read_to_end(&mut rest)).await;
     assert!(ended.expect("it was kept").is_ok() && rest.is_empty());
     net.home.owner.close().await;
     assert!(tokio::net::TcpStream::connect(addr).await.is_err(), "nobody listens any more");

@@ -18,7 +18,7 @@ manager=$!
 tries=0
 until systemctl --user is-system-running > /dev/null 2>&1; do
     tries=$((tries + 1))
-    [ $tries -lt 600 ] || { cat "$HOME/manager.log"; exit 70; }
+    [ $tries -lt 6000 ] || { cat "$HOME/manager.log"; exit 70; }
     sleep 0.05
 done
 code=0
@@ -36,7 +36,7 @@ until_is() {
     tries=0
     until [ "$(show "$1")" = "$2" ]; do
         tries=$((tries + 1))
-        [ $tries -lt 1200 ] || { echo "$1 is $(show "$1"), not $2"; cat "$RELAY_HOME/work.log" "$HOME/manager.log"; exit 71; }
+        [ $tries -lt 6000 ] || { echo "$1 is $(show "$1"), not $2"; cat "$RELAY_HOME/work.log" "$HOME/manager.log"; exit 71; }
         sleep 0.05
     done
 }
@@ -50,7 +50,7 @@ grep -e ^Umask -e ^NoNewPrivs "/proc/$pid/status"
 "$relay" work status --json > "$HOME/status.json"
 task=$("$relay" task create --repo "$(cat "$HOME/slug")" --lane process:edit --title One)
 tries=0
-until [ -e "$HOME/running" ]; do tries=$((tries + 1)); [ $tries -lt 1200 ] || exit 72; sleep 0.05; done
+until [ -e "$HOME/running" ]; do tries=$((tries + 1)); [ $tries -lt 6000 ] || exit 72; sleep 0.05; done
 # Stopped while a job runs: the stop waits for it.
 ( sleep 0.3; touch "$HOME/gate" ) &
 "$relay" work --uninstall --yes

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::support::PATIENCE;
 use crate::support::house::House;
 
 const EDIT: &str = "echo hello > hello.txt";
@@ -33,7 +34,7 @@ fn until(manager: &UnixDatagram, word: &str) -> Vec<String> {
 fn a_worker_says_that_it_is_ready_alive_and_ends_once_its_jobs_have() {
     let name = format!("relay-it-notify-{}", std::process::id());
     let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut house = House::new();
     house.set("NOTIFY_SOCKET", &format!("@{name}")).set("WATCHDOG_USEC", "300000");
     let gate = house.dir.path().join("gate");
@@ -68,7 +69,7 @@ fn a_worker_that_is_stuck_gives_no_sign_of_life() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut house = House::new();
     house.set("NOTIFY_SOCKET", socket.to_str().unwrap()).set("WATCHDOG_USEC", "300000");
     house.process_lane("edit", EDIT, r#"{"reply":"Done."}"#);
@@ -91,7 +92,7 @@ fn signs_of_life_are_given_to_whom_they_were_asked_of() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut house = House::new();
     house.set("NOTIFY_SOCKET", socket.to_str().unwrap()).set("WATCHDOG_USEC", "3000");
     house.set("WATCHDOG_PID", "1");

@@ -11,6 +11,7 @@ use relay::work::heartbeat::Heartbeat;
 use relay::work::renewal::Renewal;
 
 use super::fixture::{Home, TestWorker, until};
+use crate::support::PATIENCE;
 use crate::support::clock::CountingIds;
 
 const HOUR: i64 = 3600;
@@ -104,7 +105,7 @@ async fn a_bell_is_held_no_longer_when_the_clock_goes_back_and_no_version_repeat
     home.clock.step(-HOUR);
     home.owner.site().timers.sweep_if_due().await.expect("a look");
     home.clock.advance(Duration::from_secs(60));
-    let answer = tokio::time::timeout(Duration::from_secs(20), held).await;
+    let answer = tokio::time::timeout(PATIENCE, held).await;
     assert!(answer.expect("it is held for no more than it asked").expect("an answer").queued == 0);
 
     // The next owner begins from a clock that is behind.

@@ -18,10 +18,8 @@ use relay::site::forges::{Forges, IssueText, LocalRepository, RemoteRepository};
 use relay::site::owner::{Access, Owner, OwnerConfig, Role, connect};
 use relay::system::SystemIds;
 
+use crate::support::PATIENCE;
 use crate::support::clock::{CountingIds, ManualClock};
-
-/// How long a test waits for what should come at once.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A home with a living owner.
 pub struct Home {

@@ -12,6 +12,7 @@ use relay::work::heartbeat::{Heartbeat, Held};
 
 use super::fixture::{Home, TestWorker, instance};
 use super::tokens::{code, request, serving, stranger, worker};
+use crate::support::PATIENCE;
 
 fn order(worker: &str, order: Order, lanes: &[&str]) -> OrderRequest {
     OrderRequest {
@@ -35,8 +36,7 @@ fn hold(worker: &TestWorker, told: &str, since: i64) -> tokio::task::JoinHandle<
     let (client, query) = (worker.client.clone(), listening(worker, told, since, 300));
     tokio::spawn(async move {
         let ring = client.doorbell(&query);
-        let patience = std::time::Duration::from_secs(20);
-        let told = tokio::time::timeout(patience, ring).await.expect("it never rang");
+        let told = tokio::time::timeout(PATIENCE, ring).await.expect("it never rang");
         told.expect("an answer")
     })
 }

@@ -10,6 +10,7 @@ use relay::site::owner::{Access, OwnerError, Role, connect};
 use relay::system::SystemClock;
 
 use super::fixture::{Home, client, config, socket_of, until};
+use crate::support::PATIENCE;
 
 fn mode(path: &std::path::Path) -> u32 {
     path.metadata().expect("it is there").permissions().mode() & 0o777
@@ -19,7 +20,7 @@ fn mode(path: &std::path::Path) -> u32 {
 async fn a_second_worker_of_a_home_is_told_the_owners_process() {
     let home = Home::open().await;
     let second = connect(config(home.folder.path(), Role::Work, Arc::new(SystemClock)));
-    let second = tokio::time::timeout(Duration::from_secs(5), second).await.expect("at once");
+    let second = tokio::time::timeout(PATIENCE, second).await.expect("it waits");
     let error = second.map(|_| ()).expect_err("it is taken");
     let OwnerError::Taken { pid, role, .. } = &error else { panic!("{error}") };
     assert_eq!((*pid, *role), (std::process::id(), Role::Work));

@@ -15,6 +15,7 @@ use relay::model::{
 use relay::site::owner::{OwnerConfig, Role};
 
 use super::fixture::{Home, TestWorker, config, instance};
+use crate::support::PATIENCE;
 use crate::support::clock::ManualClock;
 
 /// A home that is served on an address of this machine as well.
@@ -261,7 +262,7 @@ async fn revoking_a_token_ends_its_held_doorbell_and_its_leases() {
     let revoked = home.client.revoke_token(&made.id, "ann").await.expect("it is revoked");
     assert_eq!(revoked.released, [lease.reference()]);
     assert!(revoked.token.revoked_at.is_some());
-    let answer = tokio::time::timeout(std::time::Duration::from_secs(20), held).await;
+    let answer = tokio::time::timeout(PATIENCE, held).await;
     assert_eq!(code(answer.expect("it was held on").expect("no panic")), Code::Unauthorized);
 
     let task = home.client.task(&lease.task).await.expect("the task").task;

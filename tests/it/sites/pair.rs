@@ -12,6 +12,7 @@ use relay::system::SystemIds;
 
 use crate::site::fixture::{Home, TestWorker, config, instance, until};
 use crate::site::tokens::{request, stranger};
+use crate::support::PATIENCE;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::{Database, number};
 
@@ -131,5 +132,5 @@ pub async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), looks).await.expect("it never came true");
+    tokio::time::timeout(PATIENCE, looks).await.expect("it never came true");
 }

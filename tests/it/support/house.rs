@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::PATIENCE;
+
 /// Names the logs of this test process.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -236,16 +238,10 @@ pub struct Working {
 }
 
 impl Working {
-    /// Waits until something is true; a worker that is still at it after a minute has failed.
+    /// Waits until something is true.
     #[track_caller]
-    pub fn until(&self, what: &str, done: impl FnMut() -> bool) {
-        self.within(Duration::from_secs(60), what, done);
-    }
-
-    /// Waits until something is true that has to be so soon.
-    #[track_caller]
-    pub fn within(&self, time: Duration, what: &str, mut done: impl FnMut() -> bool) {
-        let deadline = Instant::now() + time;
+    pub fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
         while !done() {
             assert!(Instant::now() < deadline, "{what} did not come:\n{}", self.said());
             std::thread::park_timeout(Duration::from_millis(20));

@@ -1,5 +1,11 @@
 //! What several test modules share.
 
+use std::time::Duration;
+
+/// How long what must come is waited for, in every test. It tells a hang from a machine that is cold,
+/// loaded or stopped for a while, so it is never shortened to say that something is quick.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
 pub mod bench;
 #[cfg(target_os = "linux")]
 pub mod certificate;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long something that must happen may take.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+use super::PATIENCE;
 
 /// The processes that stand under one word, and their end when the test ends, however it does.
 #[derive(Debug)]

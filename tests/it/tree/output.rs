@@ -6,7 +6,7 @@ use relay::model::Secret;
 use relay::process::{CUT, EndedBy, LaneLimits, ProcessError};
 
 use super::{Bench, LIMITS, another_worker};
-use crate::support::processes::PATIENCE;
+use crate::support::PATIENCE;
 
 #[tokio::test]
 async fn the_program_gets_what_it_was_given_and_the_supervisor_shows_none_of_it() {
@@ -171,7 +171,7 @@ async fn much_output_does_not_grow_the_worker() {
         std::io::Read::read_to_string(&mut out, &mut said).unwrap();
         said
     });
-    let said = tokio::time::timeout(PATIENCE * 2, reading).await.unwrap().unwrap();
+    let said = tokio::time::timeout(PATIENCE, reading).await.unwrap().unwrap();
     worker.wait().unwrap();
     let grown = said.split_once("100000000 bytes, grown by ").expect(&said).1;
     let kib: u64 = grown.split_once(' ').unwrap().0.parse().unwrap();

@@ -156,9 +156,9 @@ impl FakeGitHub {
         self.connection(login, TIME_OUT)
     }
 
-    /// The same with little patience, for answers that never come.
+    /// The same with little patience, for answers that never come. Those that do come may be slow.
     pub fn as_seen_in_a_hurry_by(&self, login: &str) -> GitHub {
-        self.connection(login, std::time::Duration::from_millis(500))
+        self.connection(login, std::time::Duration::from_secs(5))
     }
 
     fn connection(&self, login: &str, time_out: std::time::Duration) -> GitHub {
