@@ -12,6 +12,7 @@ pub mod codex;
 pub mod fx;
 pub mod grok;
 mod known;
+mod mention;
 pub mod process;
 mod text;
 mod vendor;

@@ -205,7 +205,9 @@ fn full_the_arguments_and_the_prompt_arrive_whole() {
     done(&run);
     let requests = model.requests();
     let main = requests.iter().find(|body| body["tools"].is_array()).unwrap();
-    assert!(main["messages"].to_string().contains("Fix the --bug- of issue 12."));
+    let messages = main["messages"].to_string();
+    assert!(messages.contains("Fix the --bug- of issue 12: ＠a.txt"), "{messages}");
+    assert!(!messages.contains("Called the Read tool"), "it read a file that it was not asked to");
     assert!(main["model"].as_str().unwrap().contains(claude::DEFAULT_MODEL));
     let tools: Vec<&str> = main["tools"]
         .as_array()

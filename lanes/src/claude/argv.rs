@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use crate::mention::without_mentions;
 use crate::{Brief, Invocation};
 
 /// The tools the agent has: those that read and change files and run commands. The rest of what
@@ -74,7 +75,7 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
     flags(&["--max-turns", &brief.max_turns.to_string()]);
     Invocation {
         args,
-        stdin: brief.prompt.as_bytes().to_vec(),
+        stdin: without_mentions(brief.prompt).into_owned().into_bytes(),
         streams_events: true,
         stdout_total: STDOUT_TOTAL,
         stdout_line: STDOUT_LINE,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::Invocation;
+use crate::mention::without_mentions;
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +121,7 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
     }
     Invocation {
         args,
-        stdin: brief.prompt.as_bytes().to_vec(),
+        stdin: without_mentions(brief.prompt).into_owned().into_bytes(),
         streams_events: true,
         stdout_total: STDOUT_TOTAL,
         stdout_line: STDOUT_LINE,

@@ -145,7 +145,7 @@ impl Machine {
             sandbox: true,
         });
         let brief = Brief {
-            prompt: "Fix the --bug- of issue 12.",
+            prompt: "Fix the --bug- of issue 12: @a.txt",
             workdir: &self.copy,
             model: claude::DEFAULT_MODEL,
             settings: Some(&settings.to_string()),
