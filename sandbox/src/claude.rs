@@ -28,7 +28,7 @@ pub struct ClaudeSettings<'a> {
     pub sandbox: bool,
 }
 
-/// Names with which the sandbox covers the top of the copy while a command runs: character
+/// Names with which claude's sandbox covers the top of the copy while a command runs: character
 /// devices where there is no such file, so that a command cannot plant one. Git sees them and
 /// `git add --all` fails on them, so they belong on the copy's exclude list.
 pub const STUBS: &[&str] = &[

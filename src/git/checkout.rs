@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking, make_folder, remove_folder};
 use super::remove::remove_tree;
+use super::stubs::excluding;
 use super::{Commit, GitError, check_branch, open};
 use crate::model::RepoProblem;
 
@@ -23,12 +24,14 @@ pub struct Copy {
     /// Where the lane works.
     dir: PathBuf,
     /// A bare repository of the worker's beside the mirror, with the mirror's objects as
-    /// alternates: it holds the index of this copy, what to exclude from snapshots, and the
-    /// objects of a snapshot until it is accepted.
+    /// alternates: it holds the index of this copy, what to exclude from the next snapshot, and
+    /// the objects of a snapshot until it is accepted.
     pub(super) folder: PathBuf,
     base: Commit,
     /// Where the base has submodules; their folders are empty in the copy.
     pub(super) submodules: Vec<PathBuf>,
+    /// Names at its top that a sandbox may leave behind.
+    pub(super) stubs: Vec<String>,
     /// The folder itself, whatever stands at its path later. While it is open the disk gives its
     /// number to nothing else.
     opened: fs::File,
@@ -99,8 +102,8 @@ impl Copy {
 
 impl Mirror {
     /// Checks `base` out to `dest` (made by this call; an empty folder is taken) on a new branch
-    /// `branch`. `stubs` are names at the top of the copy that a sandbox leaves behind: the lane's
-    /// git ignores them and no snapshot has them. Submodules are not checked out.
+    /// `branch`. `stubs` are names at the top of the copy that a sandbox covers and may leave
+    /// behind: the lane's git ignores them, and a snapshot has only what is not empty there. Submodules are not checked out.
     ///
     /// # Errors
     /// Where `dest` is in use, the disk refuses, an object of the mirror is broken
@@ -130,9 +133,10 @@ impl Mirror {
             folder: self.paths.runs.join(name),
             base: base.clone(),
             submodules: Vec::new(),
+            stubs: stubs.iter().map(|&stub| stub.to_owned()).collect(),
             opened,
         };
-        match self.fill(&copy, branch, stubs).await {
+        match self.fill(&copy, branch).await {
             Ok(submodules) => Ok(Copy { submodules, ..copy }),
             Err(error) => {
                 let _ = copy.remove().await;
@@ -142,16 +146,10 @@ impl Mirror {
     }
 
     /// Fills the copy, and says where its submodules are.
-    async fn fill(
-        &self,
-        copy: &Copy,
-        branch: &str,
-        stubs: &[&str],
-    ) -> Result<Vec<PathBuf>, GitError> {
+    async fn fill(&self, copy: &Copy, branch: &str) -> Result<Vec<PathBuf>, GitError> {
         remove_folder(&copy.folder)?;
-        let exclude: String =
-            stubs.iter().map(|stub| format!("/{}\n", stub.trim_start_matches('/'))).collect();
-        write_worker_folder(copy, &self.paths.mirror, &exclude)?;
+        let exclude = excluding(copy.stubs.iter().map(String::as_str));
+        write_worker_folder(copy, &self.paths.mirror)?;
         let dot_git = copy.dir.join(".git");
         write_lane_repository(&dot_git, &copy.base, branch, &exclude, &copy.folder)?;
         let (from, to) = (self.paths.mirror.join("objects"), dot_git.join("objects"));
@@ -205,7 +203,7 @@ impl Mirror {
 /// The worker's index of the copy, as it was checked out.
 pub(super) const INDEX: &str = "index";
 
-fn write_worker_folder(copy: &Copy, mirror: &Path, exclude: &str) -> Result<(), GitError> {
+fn write_worker_folder(copy: &Copy, mirror: &Path) -> Result<(), GitError> {
     let folder = &copy.folder;
     for inner in ["objects/info", "objects/pack", "refs", "info"] {
         make_folder(&folder.join(inner))?;
@@ -219,7 +217,6 @@ fn write_worker_folder(copy: &Copy, mirror: &Path, exclude: &str) -> Result<(), 
     write("objects/info/alternates", &alternates)?;
     write("HEAD", format!("{}\n", copy.base).as_bytes())?;
     write("config", probed_config(&copy.dir)?.as_bytes())?;
-    write("info/exclude", exclude.as_bytes())?;
     write(COPY_NOTE, copy.dir.as_os_str().as_encoded_bytes())
 }
 

@@ -29,6 +29,7 @@ mod refs;
 mod remove;
 mod secrets;
 mod snapshot;
+mod stubs;
 mod tree_rules;
 mod warm_index;
 

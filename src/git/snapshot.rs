@@ -226,6 +226,7 @@ impl Mirror {
         copy: &Copy,
         left_out: &[PathBuf],
     ) -> Result<Result<git2::Oid, String>, GitError> {
+        copy.leave_stubs_out()?;
         let (from, to) = (copy.folder.join(INDEX), copy.folder.join(SNAPSHOT_INDEX));
         let dir = copy.dir().to_owned();
         blocking(copy.dir(), move || warm_copy(&from, &to, &dir)).await?;

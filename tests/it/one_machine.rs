@@ -47,6 +47,32 @@ fn a_task_becomes_a_branch_and_a_pull_request() {
     assert_eq!(only_has(&house.home.join("work"), &[]), Vec::<String>::new());
 }
 
+#[test]
+fn a_folder_of_an_editor_s_is_work_like_any_other() {
+    let house = House::new();
+    let edit = "mkdir .vscode .claude; echo '{}' > .vscode/settings.json; echo x > .claude/rules.md; : > .bashrc";
+    house.process_lane("edit", edit, DONE);
+    house.claude(&format!("{edit}\n{}", r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"Done.","num_turns":1}'"#), 0);
+    let slug = house.link();
+    house.task(&slug, "process:edit", "One");
+    house.task(&slug, "claude", "Two");
+    let ran = house.relay(&[
+        "work",
+        "--once",
+        "--no-sandbox",
+        "--name",
+        "w",
+        "--lanes",
+        "process:edit,claude",
+    ]);
+    ran.ok();
+    let made = |branch| house.in_repo(&["diff", "--name-only", "main", branch]);
+    let said = [".claude/rules.md", ".vscode/settings.json"].join("\n");
+    assert_eq!(made("relay/process-edit-1"), format!(".bashrc\n{said}"));
+    // Claude's sandbox leaves empty files where it covered something.
+    assert_eq!(made("relay/claude-2"), said);
+}
+
 /// A lane's tunnels are sockets of the worker's, and a shell gives it few.
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "a shell around relay, which lowers its limit")]

@@ -14,7 +14,7 @@ use crate::git::{
 };
 use crate::model::run::UsageText;
 use crate::model::{
-    DiskProblem, Effect, Epoch, MAX_MINUTES, Outcome, Passage, PushProblem, RepoProblem,
+    DiskProblem, Effect, Epoch, LaneName, MAX_MINUTES, Outcome, Passage, PushProblem, RepoProblem,
     StopReason, Usage,
 };
 use crate::process::is_shortage;
@@ -217,7 +217,7 @@ impl Job {
     ) -> Result<(Commit, LaneResult), Stop> {
         let branch = self.claim.branch.clone();
         let copy = async {
-            let stubs = relay_sandbox::STUBS;
+            let stubs = stubs(&self.claim.task.lane);
             let checkout = Box::pin(mirror.checkout(base, &branch, &dir.path, stubs));
             self.signal.guard(checkout).await?.map_err(git_stop)
         };
@@ -358,6 +358,11 @@ impl Job {
 }
 
 /// How long a run may take.
+/// What the lane's own sandbox puts into a copy: claude's alone does.
+fn stubs(lane: &LaneName) -> &'static [&'static str] {
+    if *lane == LaneName::claude() { relay_sandbox::STUBS } else { &[] }
+}
+
 fn time_limit(flag: Option<Duration>, preferred: Option<u32>) -> Duration {
     let minutes = preferred.map(|minutes| minutes.clamp(1, MAX_MINUTES));
     let preferred = minutes.map(|minutes| Duration::from_secs(60 * u64::from(minutes)));

@@ -98,6 +98,36 @@ async fn one_commit_has_everything_the_lane_changed() {
     assert_eq!(lines(&mirror_dir, &["for-each-ref", "refs/relay"]), [""; 0]);
 }
 
+/// A sandbox covers these names, and one that is killed leaves empty files there.
+#[tokio::test]
+async fn what_a_lane_wrote_under_the_name_of_a_stub_is_its_work() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let (mirror, copy) = bench.copy().await;
+    let dir = copy.dir();
+    write(dir, ".bashrc", "");
+    write(dir, ".mcp.json", "{}");
+    write(dir, ".claude/commands/review.md", "Look at it.");
+    write(dir, ".claude/empty", "");
+    let commit = committed(&mirror, &copy).await;
+    let mirror_dir = bench.cache().join("acme/shop.git");
+    let range = format!("{}..{commit}", copy.base());
+    let named = |range: &str| lines(&mirror_dir, &["diff", "--name-only", range]);
+    assert_eq!(named(&range), [".claude/commands/review.md", ".claude/empty", ".mcp.json"]);
+
+    // A second look finds what is there then.
+    write(dir, ".mcp.json", "");
+    write(dir, ".bashrc", "export A=1");
+    std::fs::remove_file(dir.join(".claude/commands/review.md")).unwrap();
+    let commit = committed(&mirror, &copy).await;
+    assert_eq!(named(&format!("{}..{commit}", copy.base())), [".bashrc"]);
+
+    // What is no file is left to the rules, and a link is something.
+    std::fs::remove_file(dir.join(".mcp.json")).unwrap();
+    std::os::unix::fs::symlink("a.txt", dir.join(".mcp.json")).unwrap();
+    let commit = committed(&mirror, &copy).await;
+    assert_eq!(named(&format!("{}..{commit}", copy.base())), [".bashrc", ".mcp.json"]);
+}
+
 #[tokio::test]
 async fn what_must_not_be_committed_is_refused_by_name() {
     type Make = fn(&std::path::Path);
