@@ -12,6 +12,7 @@ pub mod claims;
 pub mod copies;
 pub mod courier;
 pub mod egress;
+mod ended;
 pub mod errand;
 pub mod gate;
 pub mod heartbeat;
@@ -40,7 +41,8 @@ pub mod verdict;
 pub mod walls;
 pub mod worker;
 
+pub use ended::{Ended, WorkError};
 pub use limits::Limits;
 pub use observer::{Observer, Step, StepEvent};
 pub use stop::{Shutdown, StopSignal};
-pub use worker::{WorkError, Worker, WorkerConfig};
+pub use worker::{Worker, WorkerConfig};

@@ -12,6 +12,7 @@ use super::backoff::Ramp;
 use super::beat::beating;
 use super::claims::ClaimFile;
 use super::courier::Courier;
+use super::ended::{Ended, WorkError};
 use super::gate::Gate;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
@@ -26,8 +27,8 @@ use super::stop::{Shutdown, StopSignal};
 use crate::api::{Claim, ClaimRequest, Code, RegisterRequest, ReleaseRequest};
 use crate::client::{Client, ClientError};
 use crate::model::{
-    Clock, IdError, Ids, InstanceId, Label, LaneName, Orders, Passage, RepoName, StopReason,
-    TaskId, WorkerId, WorkerName, fault,
+    Clock, Ids, InstanceId, Label, LaneName, Orders, Passage, RepoName, StopReason, TaskId,
+    WorkerId, WorkerName, fault,
 };
 
 /// How long a claim is asked again after an answer was lost, before the loop goes back to the bell.
@@ -65,50 +66,6 @@ pub struct WorkerConfig {
     pub once: bool,
     /// relay's version.
     pub version: String,
-}
-
-/// Why a worker ended that was not told to.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkError {
-    /// There is nothing it could do.
-    #[error("no lanes to serve")]
-    NoLanes,
-    /// The site refused it or cannot be reached at the start.
-    #[error("the site did not take the worker `{name}`: {source}")]
-    Register {
-        /// The worker.
-        name: WorkerName,
-        /// Why.
-        source: ClientError,
-    },
-    /// The site does not let it work any more: its token was revoked, or may not do this.
-    #[error("the site does not let the worker `{name}` work: {source}")]
-    Barred {
-        /// The worker.
-        name: WorkerName,
-        /// The site's words.
-        source: ClientError,
-    },
-    /// With `--once` nobody asks a site again that is away.
-    #[error("nothing was claimed: {0}")]
-    Unclaimed(#[source] ClientError),
-    /// With `--once` a site is not asked again that gave what was not asked for.
-    #[error("nothing was claimed: {0}")]
-    Misfit(Misfit),
-    /// Another instance of its name registered.
-    #[error("another worker registered as `{0}` and took over")]
-    Replaced(WorkerName),
-    /// The source of ids gave something that is none.
-    #[error(transparent)]
-    Id(#[from] IdError),
-    /// With `--once` nobody waits for room.
-    #[error("nothing was claimed: the disk under {} has no room for a run: {lacking}", folder.display())]
-    NoRoom {
-        /// Where copies stand.
-        folder: PathBuf,
-        /// What is missing.
-        lacking: Lacking,
-    },
 }
 
 /// A worker, ready to run. `shared` is put together by the caller once the worker's id is known.
@@ -163,7 +120,8 @@ impl Worker {
         &self.id
     }
 
-    /// Runs until it is told to end, or has drained the queue with `once`.
+    /// Runs until it is told to end, or has drained the queue with `once`, or until nothing runs once
+    /// `other_lanes` has completed.
     ///
     /// # Errors
     /// When it was replaced, or can no longer claim safely. Its jobs were stopped then.
@@ -172,7 +130,8 @@ impl Worker {
         shared: Arc<Context>,
         courier: Courier,
         shutdown: Shutdown,
-    ) -> Result<(), WorkError> {
+        other_lanes: impl Future<Output = ()>,
+    ) -> Result<Ended, WorkError> {
         let lanes: Vec<&str> = self.config.lanes.iter().map(LaneName::as_str).collect();
         shared.observer.registered(&self.id, &lanes.join(", "));
         let held = Held::default();
@@ -215,7 +174,7 @@ impl Worker {
             draining: shutdown.drain.clone(),
             worker: &self,
         };
-        let ended = state.run(&shutdown).await;
+        let ended = state.run(&shutdown, other_lanes).await;
         if let Err(error) = &ended {
             // What a job has for a site that refuses the token is kept for the next one.
             let barred = matches!(error, WorkError::Barred { .. });
@@ -227,7 +186,8 @@ impl Worker {
         beating.abort();
         pruning.abort();
         handing_in.abort();
-        if !matches!(ended, Err(WorkError::Replaced(_) | WorkError::Barred { .. })) {
+        let goes_on = matches!(ended, Ok(Ended::OtherLanes));
+        if !goes_on && !matches!(ended, Err(WorkError::Replaced(_) | WorkError::Barred { .. })) {
             let leaving = tokio::time::timeout(FAREWELL, heartbeat.offline());
             if let Ok(Err(error)) = fault::pass(&*faults, Passage::Offline, leaving).await {
                 tracing::debug!(%error, "the site was not told that the worker goes");
@@ -269,7 +229,13 @@ enum Claimed {
 }
 
 impl Loop<'_> {
-    async fn run(&mut self, shutdown: &Shutdown) -> Result<(), WorkError> {
+    async fn run(
+        &mut self,
+        shutdown: &Shutdown,
+        other_lanes: impl Future<Output = ()>,
+    ) -> Result<Ended, WorkError> {
+        let mut other_lanes = pin!(other_lanes);
+        let mut has_other_lanes = false;
         let mut ask = true;
         let mut stopping = false;
         let once = self.worker.config.once;
@@ -279,6 +245,9 @@ impl Loop<'_> {
             observer.beat();
             ask |= self.take_orders(shutdown);
             let draining = shutdown.drain.is_cancelled();
+            if has_other_lanes && !draining && self.can_begin_anew() {
+                return Ok(Ended::OtherLanes);
+            }
             let served = self.lanes_let_begin();
             let lanes = self.gate.open(&served);
             let except = self.worker.config.limits.full(&self.running);
@@ -298,7 +267,7 @@ impl Loop<'_> {
                     Some(lacking) if !draining => {
                         Err(WorkError::NoRoom { folder: self.folder(), lacking })
                     }
-                    _ => Ok(()),
+                    _ => Ok(Ended::Done),
                 };
             }
             if self.jobs.is_empty() {
@@ -317,6 +286,7 @@ impl Loop<'_> {
                     ask = true;
                 }
                 () = shutdown.drain.cancelled(), if !draining => {}
+                () = &mut other_lanes, if !has_other_lanes => has_other_lanes = true,
                 Ok(()) = told.changed() => {
                     if *told.borrow_and_update() != self.orders {
                         self.bell.hurry();
@@ -479,6 +449,11 @@ impl Loop<'_> {
             self.shared.observer.warning(&format!("{}: {error}", claim.lease.task));
         }
         Ok(Claimed::Nothing)
+    }
+
+    /// Whether nothing is under way that a new registration would end, and the site is there for it.
+    fn can_begin_anew(&self) -> bool {
+        self.jobs.is_empty() && self.unanswered.is_none() && !self.shared.standing.is_away()
     }
 
     fn barred(&self, source: ClientError) -> WorkError {

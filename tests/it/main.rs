@@ -45,6 +45,7 @@ mod git;
 mod github;
 mod hostile_lane;
 mod intake;
+mod lookout;
 mod machine;
 mod one_machine;
 mod pauses;

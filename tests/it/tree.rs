@@ -21,12 +21,10 @@ use relay_sandbox::{Confinement, Tools, choose, wrap};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 
+use crate::support::PATIENCE;
 use crate::support::clock::ManualClock;
 use crate::support::full::skip;
-use crate::support::PATIENCE;
-use crate::support::processes::{
-    IN_OTHER_SESSIONS, KINDS, Marked, kinds, living_in, tool,
-};
+use crate::support::processes::{IN_OTHER_SESSIONS, KINDS, Marked, kinds, living_in, tool};
 
 const LIMITS: LaneLimits = LaneLimits {
     time: Duration::from_secs(3600),

@@ -3,6 +3,7 @@
 mod baked;
 mod install;
 mod logfile;
+mod lookout;
 mod orders;
 pub(super) mod service;
 mod signals;

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 use super::WorkOptions;
 use super::logfile::{self, LogFile};
+use super::lookout::Lookout;
 use super::signals;
 use crate::cli::context::Context;
 use crate::cli::descriptors;
@@ -33,7 +34,7 @@ use crate::work::linked::Linked;
 use crate::work::misfit;
 use crate::work::outbox::Outbox;
 use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe};
-use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
+use crate::work::{Ended, Observer, Shutdown, WorkError, Worker, WorkerConfig};
 
 /// The longest wait of an idle worker unless told otherwise (seed 002).
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
@@ -60,22 +61,32 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     let github = machine::github(context).await;
     let logins = github.iter().map(|login| login.token.clone());
     let secrets: Vec<Secret> = logins.chain(context.config.site_secrets.clone()).collect();
-    let lanes = machine::lanes(context, !options.no_sandbox, secrets).await;
-    let served = served(&options, &lanes, &progress).await?;
+    let lanes = machine::lanes(context, !options.no_sandbox, secrets.clone()).await;
+    let serves = served(&options, &lanes, &progress).await?;
     let site = Site::to_work(context).await?;
     let client = site.client().clone();
     let name = match options.name.clone() {
         Some(name) => name,
         None => own_name(context, &client).await?,
     };
-    let worker = worker_config(&options, name, context, served, github.is_some())?;
+    let worker = worker_config(&options, name, context, serves, github.is_some())?;
     let shutdown = Shutdown::default();
     signals::listen(shutdown.clone(), Arc::clone(&progress))?;
-    let max_run = options.max_minutes;
-    let keep = options.keep;
     let told = Arc::clone(&progress);
-    let start = Start { context, worker, client, lanes, progress, max_run, keep };
-    let ended = work(start, shutdown).await;
+    let (max_run, keep) = (options.max_minutes, options.keep);
+    let mut start = Start { context, worker, client, lanes, progress, max_run, keep };
+    let ended = loop {
+        let other_lanes = other_lanes(&options, &start);
+        match work(start.clone(), shutdown.clone(), other_lanes).await {
+            Ok(Ended::OtherLanes) => told.line("the lanes of this machine changed"),
+            ended => break ended,
+        }
+        start.lanes = machine::lanes(context, !options.no_sandbox, secrets.clone()).await;
+        match served(&options, &start.lanes, &told).await {
+            Ok(serves) => start.worker.lanes = serves,
+            Err(error) => told.warning(&format!("{error:#}: it goes on with those it had")),
+        }
+    };
     site.close().await;
     told.ended();
     match ended {
@@ -84,7 +95,7 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
             told.warning(&format!("{error:#}: this service does not start again by itself"));
             Ok(Exit::Ok)
         }
-        ended => ended.map(|()| Exit::Ok),
+        ended => ended.map(|_| Exit::Ok),
     }
 }
 
@@ -114,7 +125,21 @@ fn is_replaced(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit() == Exit::Conflict)
 }
 
+/// Completes once this machine could serve other lanes; never where they were named.
+fn other_lanes(options: &WorkOptions, start: &Start<'_>) -> impl Future<Output = ()> {
+    let looks = options.lanes.is_empty() && !options.once;
+    let (lanes, served) = (start.lanes.clone(), start.worker.lanes.clone());
+    let lookout = looks.then(|| Lookout::new(start.context, lanes, served));
+    async move {
+        match lookout {
+            Some(lookout) => lookout.other_lanes().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// All that a worker is started with; the demo starts one as well.
+#[derive(Clone)]
 pub(in crate::cli) struct Start<'a> {
     pub(in crate::cli) context: &'a Context,
     pub(in crate::cli) worker: WorkerConfig,
@@ -125,8 +150,12 @@ pub(in crate::cli) struct Start<'a> {
     pub(in crate::cli) keep: bool,
 }
 
-/// Registers the worker and runs it to its end.
-pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow::Result<()> {
+/// Registers the worker and runs it to its end, or until `other_lanes` and nothing runs.
+pub(in crate::cli) async fn work(
+    start: Start<'_>,
+    shutdown: Shutdown,
+    other_lanes: impl Future<Output = ()>,
+) -> anyhow::Result<Ended> {
     let Start { context, worker, client, lanes, progress, max_run, keep } = start;
     let home = lanes.relay_home.clone();
     if let Err(error) = adopt_orphans() {
@@ -182,7 +211,7 @@ pub(in crate::cli) async fn work(start: Start<'_>, shutdown: Shutdown) -> anyhow
         standing,
         observer,
     });
-    let ended = worker.run(Arc::clone(&shared), courier, shutdown).await;
+    let ended = worker.run(Arc::clone(&shared), courier, shutdown, other_lanes).await;
     let kept = shared.outbox.read(&shared.client.endpoint().to_string()).len();
     if kept > 0 {
         shared.observer.warning(&format!(

@@ -146,9 +146,15 @@ pub async fn probe_within(
         Some(Err(error)) => tell(&mut found, fx::LANES, &error.to_string()),
         None => {}
     }
-    let configured = process_lanes(&lanes.process_dir);
-    found.extend(configured.into_iter().map(|(lane, path)| process_status(lane, &path)));
+    found.extend(process_statuses(lanes));
     found
+}
+
+/// Looks at the lanes that are configured here; no program is asked for it.
+#[must_use]
+pub fn process_statuses(lanes: &Lanes) -> Vec<LaneStatus> {
+    let configured = process_lanes(&lanes.process_dir);
+    configured.into_iter().map(|(lane, path)| process_status(lane, &path)).collect()
 }
 
 /// Looks at one vendor's lane, with the time that one question may take.

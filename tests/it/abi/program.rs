@@ -11,8 +11,8 @@ use relay_lanes::process::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::support::clock::ManualClock;
 use crate::support::PATIENCE;
+use crate::support::clock::ManualClock;
 use crate::support::processes::Marked;
 
 /// The key of every request here.

@@ -127,17 +127,13 @@ fn full_proxies_that_cut_buffer_and_forget_cost_patience_alone() {
     served.proxy.all(Fate::CutAfter(Duration::from_secs(20)));
     served.proxy.cut();
     let bells = served.proxy.count("/doorbell");
-    worker.until("four bells", || {
-        served.proxy.count("/doorbell") >= bells + 4
-    });
+    worker.until("four bells", || served.proxy.count("/doorbell") >= bells + 4);
     done(&served, &slug, &worker);
     // One collects answers, and gives up after twenty.
     served.proxy.all(Fate::Buffer(Duration::from_secs(20)));
     served.proxy.cut();
     let bells = served.proxy.count("/doorbell");
-    worker.until("three bells", || {
-        served.proxy.count("/doorbell") >= bells + 3
-    });
+    worker.until("three bells", || served.proxy.count("/doorbell") >= bells + 3);
     done(&served, &slug, &worker);
     for trouble in TROUBLE {
         assert!(!worker.said().contains(trouble), "{trouble}: {}", worker.said());

@@ -18,9 +18,7 @@ fn a_revoked_token_stops_the_lane_and_ends_the_worker_with_a_hint() {
     // The bell tells it, which is sooner than the next heartbeat.
     served.proxy.only("/heartbeat", Fate::Silent);
     served.house.relay(&["token", "revoke", "a"]).ok();
-    worker.until("its end", || {
-        worker.said().contains("does not let the worker `a` work")
-    });
+    worker.until("its end", || worker.said().contains("does not let the worker `a` work"));
     assert_eq!(worker.ended(), 6, "{}", worker.said());
     assert!(worker.said().contains("relay setup --site"), "{}", worker.said());
 }

@@ -98,9 +98,7 @@ fn full_a_line_of_fifty_megabytes_and_binary_rubbish_do_not_grow_the_worker() {
     let slug = house.link();
     let task = house.task(&slug, "claude", "t");
     let worker = house.work(&["--lanes", "claude", "--no-sandbox"]);
-    worker.until("the end", || {
-        matches!(house.state(&task).as_str(), "review" | "failed")
-    });
+    worker.until("the end", || matches!(house.state(&task).as_str(), "review" | "failed"));
     assert_eq!(house.state(&task), "review", "{}", worker.said());
     let most = peak(worker.child.id());
     println!("peak memory of the worker: {} MB", most >> 20);
@@ -111,9 +109,7 @@ fn full_a_line_of_fifty_megabytes_and_binary_rubbish_do_not_grow_the_worker() {
     // More than a whole run may say ends the run, by name, and not the worker.
     fake_claude(&house, &format!("exec yes '{said}'"));
     let endless = house.task(&slug, "claude", "u");
-    worker.until("the end", || {
-        house.state(&endless) == "failed"
-    });
+    worker.until("the end", || house.state(&endless) == "failed");
     let detail = house.json(&["task", "get", &endless, "--json"]);
     println!("{}", detail["runs"][0]["stop_reason"]);
     for run in fs::read_dir(house.home.join("logs")).unwrap().flatten() {

@@ -107,9 +107,7 @@ fn full_two_hundred_thousand_files_go_all_the_way() {
     let slug = house.link();
     let task = house.task(&slug, "process:edit", "t");
     let worker = house.work(&["--lanes", "process:edit"]);
-    worker.until("the pull request", || {
-        worker.said().contains("the task is review")
-    });
+    worker.until("the pull request", || worker.said().contains("the task is review"));
     let status = fs::read_to_string(format!("/proc/{}/status", worker.child.id())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim();
     println!("peak memory of the worker: {peak}\n{}", house.relay(&["task", "log", &task]).ok());

@@ -1,0 +1,145 @@
+//! A worker that runs for weeks serves what its machine has now: a lane that was configured since
+//! it started, or a program that was installed or logged in, and no longer one that was taken away.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use relay_lanes::VENDORS;
+
+use crate::cli::context::Context;
+use crate::cli::machine;
+use crate::model::LaneName;
+use crate::work::lane::Lanes;
+use crate::work::login::Whose;
+use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe, process_statuses};
+
+/// How often the disk is looked at: some twenty files, and no program.
+const LOOK: Duration = Duration::from_secs(15);
+/// After so many looks a program is asked again that did not say whether there is a login.
+const ASK_AGAIN: u32 = 20;
+
+/// One worker's.
+pub(super) struct Lookout<'a> {
+    context: &'a Context,
+    lanes: Lanes,
+    served: Vec<LaneName>,
+    seen: Seen,
+}
+
+/// By what a machine is known to serve what it served. A vendor's program is asked only where this
+/// became another.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    vendors: Vec<(Option<Stamp>, Whose)>,
+    processes: Vec<LaneName>,
+}
+
+/// A program's file, its number, its size, and when it was written.
+type Stamp = (PathBuf, u64, u64, i64, i64);
+
+impl<'a> Lookout<'a> {
+    /// Of a worker that serves `served` of `lanes`.
+    pub(super) fn new(context: &'a Context, lanes: Lanes, served: Vec<LaneName>) -> Self {
+        let seen = Seen::now(context, &lanes);
+        Self { context, lanes, served, seen }
+    }
+
+    /// Completes once a worker that is started now would serve other lanes.
+    pub(super) async fn other_lanes(mut self) {
+        let mut unanswered = 0;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let seen = Seen::now(self.context, &self.lanes);
+            if seen == self.seen && (unanswered == 0 || unanswered % ASK_AGAIN != 0) {
+                unanswered += u32::from(unanswered > 0);
+                continue;
+            }
+            self.seen = seen;
+            let boxing = self.lanes.boxing.clone();
+            let secrets = self.lanes.secrets.clone();
+            let lanes = machine::lanes_with(self.context, boxing, self.lanes.sandbox, secrets);
+            let found = probe(&lanes, WORKER_PATIENCE).await;
+            if changes(&self.served, &found) {
+                return;
+            }
+            unanswered = found.iter().any(is_unanswered).into();
+        }
+    }
+}
+
+impl Seen {
+    fn now(context: &Context, lanes: &Lanes) -> Self {
+        let vendors = VENDORS.iter().map(|vendor| {
+            let installed = machine::installed(&context.config, vendor);
+            (installed.program.as_deref().and_then(stamp), lanes.whose(&installed))
+        });
+        let processes = process_statuses(lanes).into_iter().filter(|lane| lane.served);
+        Self { vendors: vendors.collect(), processes: processes.map(|lane| lane.lane).collect() }
+    }
+}
+
+fn stamp(program: &Path) -> Option<Stamp> {
+    let file = std::fs::canonicalize(program).ok()?;
+    let about = std::fs::metadata(&file).ok()?;
+    Some((file, about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
+}
+
+/// Whether `found` differs from what is served. A lane stays whose program did not answer, or is gone
+/// for a moment as in an update, and no worker stays without any.
+fn changes(served: &[LaneName], found: &[LaneStatus]) -> bool {
+    let stays = |lane: &&LaneStatus| {
+        lane.served
+            || served.contains(&lane.lane)
+                && (is_unanswered(lane) || lane.state == LaneState::Missing)
+    };
+    let now: Vec<&LaneName> = found.iter().filter(stays).map(|lane| &lane.lane).collect();
+    let is_same = now.len() == served.len() && served.iter().all(|lane| now.contains(&lane));
+    !is_same && !now.is_empty()
+}
+
+fn is_unanswered(lane: &LaneStatus) -> bool {
+    matches!(lane.state, LaneState::Silent | LaneState::Unclear)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(name: &str, state: LaneState) -> LaneStatus {
+        LaneStatus {
+            lane: name.parse().unwrap(),
+            served: state == LaneState::Served,
+            state,
+            program: None,
+            version: None,
+            measured: None,
+            model: None,
+            detail: String::new(),
+            hint: None,
+            remarks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_worker_begins_anew_only_for_other_lanes() {
+        let served: Vec<LaneName> =
+            ["claude", "process:edit"].map(|name| name.parse().unwrap()).into();
+        let with = |claude, codex, edit: Option<LaneState>| {
+            let mut found = vec![lane("claude", claude), lane("codex", codex)];
+            found.extend(edit.map(|state| lane("process:edit", state)));
+            changes(&served, &found)
+        };
+        use LaneState::*;
+        assert!(!with(Served, NotLoggedIn, Some(Served)));
+        assert!(with(Served, Served, Some(Served)), "one came");
+        assert!(with(NotLoggedIn, Missing, Some(Served)), "one went");
+        assert!(with(Served, Missing, None), "a configuration went");
+        assert!(with(NotLoggedIn, Served, Some(Served)), "one came for another");
+        for passing in [Silent, Unclear, Missing] {
+            assert!(!with(passing, Missing, Some(Served)), "{passing:?}");
+            assert!(!with(Served, passing, Some(Served)), "{passing:?}");
+        }
+        assert!(!with(NotLoggedIn, NotLoggedIn, None), "nothing would be left");
+    }
+}
