@@ -1,5 +1,7 @@
 //! Why a task waits. Worked out when asked, never stored.
 
+use std::time::Duration;
+
 use super::{Need, Queue, QueueError};
 use crate::model::{
     ForgeKind, Label, LaneName, Orders, TaskId, TaskState, Timestamp, WaitReason, Worker, WorkerId,
@@ -10,6 +12,10 @@ use crate::store::BudgetStop;
 /// Of each lane of each project, so many queued tasks are told at most. A longer queue is read
 /// again before these are all taken.
 pub const NEEDS_MOST: u32 = 128;
+
+/// A worker that was not heard of for so long is taken to be another's former name where its machine
+/// has another worker now: nobody starts it again.
+const FORGOTTEN: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Queue {
     /// What the queued tasks ask of a worker, in the order in which they are claimed; of each lane
@@ -44,7 +50,7 @@ impl Queue {
             host: project.host,
         };
         let paused = self.inner.store.paused(&need.lane, self.inner.clock.now()).await?;
-        Ok(vec![why(&need, &self.workers().await?, &paused)])
+        Ok(vec![why(&need, &self.workers().await?, &paused, self.inner.clock.now())])
     }
 }
 
@@ -55,12 +61,21 @@ fn budget(stop: BudgetStop) -> WaitReason {
 
 /// Why nobody has it yet. `paused` says of which workers it is known that they take nothing of its
 /// lane before a time.
-fn why(need: &Need, workers: &[Worker], paused: &[(WorkerId, Timestamp)]) -> WaitReason {
-    let (gone, there): (Vec<&Worker>, Vec<&Worker>) =
+fn why(
+    need: &Need,
+    workers: &[Worker],
+    paused: &[(WorkerId, Timestamp)],
+    now: Timestamp,
+) -> WaitReason {
+    let (mut gone, there): (Vec<&Worker>, Vec<&Worker>) =
         workers.iter().partition(|worker| worker.state == WorkerState::Offline);
-    let able = match able(need, there) {
+    let able = match able(need, there.clone()) {
         Ok(able) => able,
         Err(demand) => {
+            gone.retain(|gone| {
+                let replaced = there.iter().any(|there| there.host == gone.host);
+                !replaced || now.since(gone.last_seen) < FORGOTTEN
+            });
             let back = self::able(need, gone).unwrap_or_default();
             return match back.iter().max_by_key(|worker| worker.last_seen) {
                 Some(last) => {
@@ -166,11 +181,11 @@ mod tests {
         let lacking = |change: &dyn Fn(&mut Worker)| {
             let mut changed = worker();
             change(&mut changed);
-            why(&need(), &[changed], &[])
+            why(&need(), &[changed], &[], Timestamp(9))
         };
         let codex: crate::model::LaneName = "codex".parse().expect("a lane");
         let claude = "claude".parse().expect("a lane");
-        assert_eq!(why(&need(), &[], &[]), WaitReason::NoWorker);
+        assert_eq!(why(&need(), &[], &[], Timestamp(9)), WaitReason::NoWorker);
         let gone = |w: &mut Worker| w.state = WorkerState::Offline;
         let (desk, last_seen) = (worker().name, Timestamp(0));
         assert_eq!(lacking(&gone), WaitReason::Offline { worker: desk, last_seen });
@@ -191,7 +206,7 @@ mod tests {
         assert_eq!(lacking(&|_| ()), WaitReason::Busy);
         let local = Need { forge: ForgeKind::Local, host: "attic".to_owned(), ..need() };
         assert_eq!(
-            why(&local, &[worker()], &[]),
+            why(&local, &[worker()], &[], Timestamp(9)),
             WaitReason::OtherHost { host: "attic".to_owned() }
         );
     }
@@ -206,8 +221,29 @@ mod tests {
         };
         let unfit = Worker { labels: Vec::new(), ..worker() };
         let offline = WaitReason::Offline { worker: away.name.clone(), last_seen: Timestamp(7) };
-        assert_eq!(why(&need(), &[longer, unfit, away.clone()], &[]), offline);
-        assert_eq!(why(&need(), &[away, worker()], &[]), WaitReason::Busy);
+        assert_eq!(why(&need(), &[longer, unfit, away.clone()], &[], Timestamp(9)), offline);
+        assert_eq!(why(&need(), &[away, worker()], &[], Timestamp(9)), WaitReason::Busy);
+    }
+
+    #[test]
+    fn a_name_that_its_machine_gave_up_long_ago_is_not_waited_for() {
+        let (day, seen) = (24 * 3_600_000, Timestamp(7));
+        let away = |host: &str| Worker {
+            name: "before".parse().expect("a name"),
+            host: host.to_owned(),
+            state: WorkerState::Offline,
+            last_seen: seen,
+            ..worker()
+        };
+        let codex = "codex".parse().expect("a lane");
+        let there = Worker { lanes: vec![codex], ..worker() };
+        let after = |host, ms| why(&need(), &[away(host), there.clone()], &[], Timestamp(7 + ms));
+        let offline = WaitReason::Offline { worker: away("").name, last_seen: seen };
+        assert_eq!(after("desk", day - 1), offline);
+        assert_eq!(after("desk", day), WaitReason::NoLane { lane: need().lane });
+        assert_eq!(after("attic", 30 * day), offline, "its machine has no other worker");
+        let alone = why(&need(), &[away("desk")], &[], Timestamp(30 * day));
+        assert_eq!(alone, offline, "nobody is there in its place");
     }
 
     #[test]
@@ -216,7 +252,10 @@ mod tests {
         let second = Worker { id: other.clone(), ..worker() };
         let workers = [worker(), second];
         let paused = [(other, Timestamp(5)), (worker().id, Timestamp(9))];
-        assert_eq!(why(&need(), &workers, &paused), WaitReason::Paused { until: Timestamp(5) });
-        assert_eq!(why(&need(), &workers, &paused[..1]), WaitReason::Busy);
+        assert_eq!(
+            why(&need(), &workers, &paused, Timestamp(9)),
+            WaitReason::Paused { until: Timestamp(5) }
+        );
+        assert_eq!(why(&need(), &workers, &paused[..1], Timestamp(9)), WaitReason::Busy);
     }
 }
