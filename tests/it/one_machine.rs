@@ -223,6 +223,25 @@ fn a_word_that_is_no_lane_is_refused_before_anything_happens() {
 }
 
 #[test]
+fn a_task_of_a_lane_that_no_worker_serves_is_made_with_a_warning() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
+    worker.until("it waits", || worker.said().contains("waiting for work"));
+    let made = |lane: &str| {
+        house.relay(&["task", "create", "--repo", &slug, "--lane", lane, "--title", "x"])
+    };
+    let other = made("codex");
+    assert_eq!((other.code, other.out.as_str()), (0, "local/shop#1\n"), "{other:?}");
+    let warning = "warning: local/shop#1 waits: no worker serves the lane codex";
+    assert!(other.err.contains(warning) && other.err.contains("relay lane ls"), "{other:?}");
+    assert_eq!(house.state("local/shop#1"), "queued");
+    let own = made("process:edit");
+    assert_eq!((own.code, own.err.as_str()), (0, ""), "{own:?}");
+}
+
+#[test]
 fn a_broken_lane_file_fails_its_task_by_name() {
     let house = House::new();
     house.process_lane("bad", EDIT, DONE);

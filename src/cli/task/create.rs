@@ -6,8 +6,10 @@ use relay_lanes::VENDORS;
 use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::exit::Exit;
+use super::super::words::waiting;
 use crate::api::CreateTask;
-use crate::model::{LaneName, RepoName};
+use crate::client::Client;
+use crate::model::{LaneName, RepoName, TaskId, WaitReason};
 use crate::work::lane::{LaneFileError, process_config};
 
 /// Options of `relay task create`.
@@ -61,6 +63,10 @@ impl Options {
         };
         let nobody_works = site.is_for_a_moment();
         let answer = site.create_task(&request).await;
+        let lacking = match &answer {
+            Ok(task) if !nobody_works => lacking(&site, &task.id).await,
+            _ => None,
+        };
         site.close().await;
         let task = answer?;
         if self.json {
@@ -71,8 +77,28 @@ impl Options {
                 context.output.note("next: relay work");
             }
         }
+        if let Some(why) = lacking {
+            let why = waiting(&why, context.clock.now());
+            context.output.note(format!("warning: {} waits: {why}", task.id));
+        }
         Ok(Exit::Ok)
     }
+}
+
+/// What every worker that the site knows lacks for the task, so that it waits until a person does
+/// something. Nobody is kept from the task's id where that cannot be found out.
+async fn lacking(site: &Client, task: &TaskId) -> Option<WaitReason> {
+    let reasons = site.task(task).await.ok()?.waiting;
+    reasons.into_iter().find(|reason| {
+        matches!(
+            reason,
+            WaitReason::NoWorker
+                | WaitReason::NoLane { .. }
+                | WaitReason::NoLabel { .. }
+                | WaitReason::OtherHost { .. }
+                | WaitReason::NoForgeLogin { .. }
+        )
+    })
 }
 
 /// The program's name of a process lane; `None` for a vendor's.
