@@ -29,6 +29,9 @@ pub struct CreatedToken {
     pub token: Token,
     /// Itself.
     pub secret: Plaintext,
+    /// Of a machine that is set up: the tokens that its worker had before. They are revoked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<Token>,
 }
 
 /// `GET /tokens`.

@@ -11,9 +11,10 @@ use super::error::Failure;
 use super::exit::Exit;
 use super::machine::worker_name;
 use super::output::one_line;
+use super::time::{ago, date};
 use crate::api::{AskDevice, Code, CreatedToken, Plaintext, PollDevice, RedeemInvite};
 use crate::client::{Client, Endpoint};
-use crate::model::{Secret, TokenScope, WorkerName};
+use crate::model::{Secret, Timestamp, Token, TokenScope, WorkerName};
 
 /// What a poll that came too early adds to the pause (RFC 8628 §3.5).
 const SLOWER: Duration = Duration::from_secs(5);
@@ -55,6 +56,9 @@ struct Done<'a> {
     site: String,
     worker: Option<&'a WorkerName>,
     scopes: &'a [TokenScope],
+    /// The tokens of this worker that are revoked now.
+    #[serde(skip_serializing_if = "<[Token]>::is_empty")]
+    replaced: &'a [Token],
 }
 
 impl Options {
@@ -96,7 +100,7 @@ impl Options {
             }
             None => self.ask(context, &client, &site, host).await?,
         };
-        let CreatedToken { token, secret } = created;
+        let CreatedToken { token, secret, replaced } = created;
         let plain = secret.secret().expose().bytes().all(|byte| byte.is_ascii_graphic());
         let Some(worker) = token.worker.clone().filter(|_| plain) else {
             return Err(Failure::new(Exit::Failed, format!("{site} gave no worker's token"))
@@ -107,12 +111,20 @@ impl Options {
             KeptToken { site: site.clone(), token: secret.secret(), worker: Some(worker.clone()) };
         Kept::write(home, &kept, self.plain_http)?;
         if self.json {
-            let done =
-                Done { site: site.to_string(), worker: Some(&worker), scopes: &token.scopes };
+            let done = Done {
+                site: site.to_string(),
+                worker: Some(&worker),
+                scopes: &token.scopes,
+                replaced: &replaced,
+            };
             context.output.json(&done)?;
         } else {
             context.output.line(format!("this machine is worker {worker} of {site}"))?;
             context.output.note("`relay work` takes its tasks; `relay doctor` shows how it stands");
+        }
+        let now = context.clock.now();
+        for token in &replaced {
+            context.output.note(taken_over(token, now));
         }
         if context.config.site_is_of_environment {
             context.output.note("RELAY_SITE is set and beats what was set up here");
@@ -163,6 +175,17 @@ impl Options {
             }
         }
     }
+}
+
+/// Whoever had the token of this worker's name is out, and may not know.
+fn taken_over(token: &Token, now: Timestamp) -> String {
+    let used = token.last_used.map(|at| format!(" and used last {}", ago(now, at)));
+    format!(
+        "the token of {}, made at {}{}, is revoked: a machine that has it works no more",
+        token.name,
+        date(token.created_at),
+        used.unwrap_or_default()
+    )
 }
 
 fn nobody(site: &Endpoint) -> anyhow::Error {

@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::caller::Caller;
 use super::sites::Notice;
 use super::state::Site;
+use crate::api::{CreatedToken, Plaintext};
 use crate::model::{
     Actor, LeaseRef, Secret, Timestamp, Token, TokenHash, TokenId, TokenScope, WorkerId, WorkerName,
 };
@@ -211,19 +212,23 @@ impl Site {
         &self,
         installed: Installed,
         turn: tokio::sync::MutexGuard<'_, ()>,
-    ) -> (Token, Secret) {
-        let Installed { known, secret, replaced } = installed;
+    ) -> CreatedToken {
+        let Installed { known, secret, replaced: before } = installed;
         let token = known.token.clone();
         self.bearers.add(known);
         drop(turn);
         self.sites.tell(Notice::Tokens);
-        for id in replaced {
+        let mut replaced = Vec::new();
+        for id in before {
             // It is revoked already; a lease that does not end now runs out.
-            if let Err(error) = self.revoke(&id, &token.created_by).await {
-                tracing::warn!(%id, %error, "the leases of a machine that was replaced run on");
+            match self.revoke(&id, &token.created_by).await {
+                Ok((revoked, _)) => replaced.push(revoked),
+                Err(error) => {
+                    tracing::warn!(%id, %error, "the leases of a machine that was replaced run on");
+                }
             }
         }
-        (token, secret)
+        CreatedToken { token, secret: Plaintext::of(&secret), replaced }
     }
 
     /// The admin's token of a site that never had any; `None` where it had.

@@ -103,8 +103,7 @@ pub(super) async fn redeem(
             inner.tries.failed(&from);
             not_redeemed(why, name.as_ref().unwrap_or(&host).as_str())
         })?;
-        let (token, secret) = inner.install(installed, turn).await;
-        Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
+        Ok(Json(inner.install(installed, turn).await))
     })
     .await
 }
@@ -196,10 +195,7 @@ async fn grant(site: &Site, code: &Secret, asking: Asking) -> Answer<Json<Create
     };
     let turn = site.bearers.turn().await;
     match site.queue.install(&asking.worker, by).await {
-        Ok(installed) => {
-            let (token, secret) = site.install(installed, turn).await;
-            Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
-        }
+        Ok(installed) => Ok(Json(site.install(installed, turn).await)),
         Err(error) => {
             site.desk.put_back(code, asking);
             Err(error.into())

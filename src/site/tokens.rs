@@ -24,7 +24,7 @@ pub(super) async fn create(
         let CreateToken { name, scopes, worker, by } = request;
         let new = NewToken { name, scopes, worker };
         let (token, secret) = inner.mint(new, person(&by)?).await?;
-        Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret) }))
+        Ok(Json(CreatedToken { token, secret: Plaintext::of(&secret), replaced: Vec::new() }))
     })
     .await
 }

@@ -66,6 +66,36 @@ fn an_invite_sets_a_machine_up() {
     site.stop();
 }
 
+#[test]
+fn a_machine_that_takes_anothers_place_is_told_whose_token_is_revoked() {
+    let (house, site, admin) = site();
+    let first = site.relay(&house, &admin, &["invite", "create", "--expires", "5m"]).ok();
+    let desk = House::new();
+    let setup = |house: &House, code: &str, more: &[&str]| {
+        let args = ["setup", "--site", &site.url, "--invite", code];
+        house.relay(&[&args[..], more].concat())
+    };
+    let alone = setup(&desk, &first, &["--name", "desk"]);
+    assert!(!alone.err.contains("is revoked"), "{alone:?}");
+    // An invite for anybody does not throw a worker out.
+    let open = site.relay(&house, &admin, &["invite", "create", "--expires", "5m"]).ok();
+    let lap = House::new();
+    let refused = setup(&lap, &open, &["--name", "desk"]);
+    assert!(refused.code == 4 && refused.err.contains("a worker `desk` already"), "{refused:?}");
+    // An admin's word for this very worker does, and both are told.
+    let own = ["invite", "create", "--expires", "5m", "--worker", "desk"];
+    let own = site.relay(&house, &admin, &own).ok();
+    let taken = setup(&lap, &own, &["--json"]);
+    assert!(taken.err.contains("the token of desk, made at "), "{taken:?}");
+    assert!(taken.err.contains("is revoked: a machine that has it works no more"), "{taken:?}");
+    let told: Value = serde_json::from_str(&taken.ok()).unwrap();
+    assert_eq!(told["replaced"][0]["name"], "desk", "{told}");
+    assert!(told["replaced"][0]["revoked_at"].is_number(), "{told}");
+    assert!(!told.to_string().contains(&kept(&desk)), "{told}");
+    assert_eq!(desk.relay(&["task", "ls"]).code, 6);
+    site.stop();
+}
+
 /// From nothing to a pull request, with what docs/SITE.md says and no token in anybody's hands.
 #[test]
 fn a_newcomer_goes_from_an_invite_to_a_pull_request() {
