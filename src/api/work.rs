@@ -103,6 +103,10 @@ pub struct DoorbellQuery {
     /// Comma-separated repositories of which the worker would take nothing now.
     #[serde(default)]
     pub except: Option<String>,
+    /// Comma-separated lanes that the worker serves and that are not among `lanes` since their
+    /// vendor refused the login.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// What people told the worker, as far as it knows: `!` for a drain, `*` for a pause of the
     /// whole worker, else the paused lanes, comma-separated in this order. Where the site knows
     /// better it answers at once.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use relay_lanes::VENDORS;
+
 use super::output::{Tone, one_line};
 use super::time::{ago, date, span, until};
 use crate::model::{
@@ -45,6 +47,23 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
                 date(*since),
                 ago(now, *since),
                 names.join(", ")
+            )
+        }
+        WaitReason::LoginRefused { lane, workers } => {
+            let names: Vec<&str> = workers.iter().map(|name| name.as_str()).collect();
+            let vendor = VENDORS.iter().find(|vendor| vendor.lane == lane.as_str());
+            let log_in = vendor.map_or("log in", |vendor| vendor.log_in);
+            format!(
+                "the login of {lane} on {} was refused: `{log_in}` there, or `relay probe {lane}` \
+                 where the login is good",
+                names.join(", ")
+            )
+        }
+        WaitReason::RepoFull { runs } => {
+            let (n, names) = (runs.len(), runs.iter().map(ToString::to_string));
+            format!(
+                "{n} of {n} runs in this repository are on: {}; `relay work --per-repo N` allows more",
+                names.collect::<Vec<_>>().join(", ")
             )
         }
         WaitReason::Unreachable { error } => {
@@ -280,6 +299,19 @@ mod tests {
     fn waiting_names_what_is_missing() {
         let missing = WaitReason::NoLabel { missing: vec!["gpu".parse().expect("valid")] };
         assert!(waiting(&missing, Timestamp(0)).contains("label gpu"));
+        let workers = vec!["desk".parse().expect("valid")];
+        let refused = WaitReason::LoginRefused { lane: "codex".parse().expect("valid"), workers };
+        assert_eq!(
+            waiting(&refused, Timestamp(0)),
+            "the login of codex on desk was refused: `codex login` there, or `relay probe codex` \
+             where the login is good"
+        );
+        let runs = vec!["a/b#1".parse().expect("valid"), "a/b#2".parse().expect("valid")];
+        assert_eq!(
+            waiting(&WaitReason::RepoFull { runs }, Timestamp(0)),
+            "2 of 2 runs in this repository are on: a/b#1, a/b#2; `relay work --per-repo N` allows \
+             more"
+        );
         let until = Timestamp(60_000);
         let parked = |stopped| waiting(&WaitReason::Parked { until, stopped }, Timestamp(0));
         assert_eq!(parked(None), "parked until 1970-01-01 00:01:00 UTC (in 1m)");

@@ -192,6 +192,18 @@ pub enum WaitReason {
         /// When.
         since: Timestamp,
     },
+    /// The vendor refused the login of the lane of every worker that could take it.
+    LoginRefused {
+        /// The lane.
+        lane: LaneName,
+        /// Those workers.
+        workers: Vec<WorkerName>,
+    },
+    /// Every worker that could take it runs as much of its repository as it may (`--per-repo`).
+    RepoFull {
+        /// What they run of it.
+        runs: Vec<TaskId>,
+    },
     /// Every worker that could take it is busy, or is about to ask.
     Busy,
     /// Its repository could not be looked at; beside another reason.

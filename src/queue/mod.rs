@@ -15,6 +15,7 @@ mod error;
 mod growth;
 mod invites;
 mod lease;
+mod leftouts;
 mod orders;
 mod projects;
 mod runs;
@@ -41,6 +42,7 @@ pub use error::QueueError;
 pub use growth::{EVENTS_KEPT, LOGS_KEPT};
 pub use invites::Installed;
 pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
+pub use leftouts::LeftOut;
 pub use tokens::{NewToken, WORKER_SCOPES};
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};
 pub use waiting::NEEDS_MOST;
@@ -58,6 +60,7 @@ struct Inner {
     ids: Arc<dyn Ids>,
     faults: Arc<dyn Faults>,
     seen: seen::Seen,
+    leftouts: leftouts::LeftOuts,
     runs: runs::Runs,
     /// Nothing in the database runs out before this time, so a claim before it need not sweep.
     due: AtomicI64,
@@ -86,6 +89,7 @@ impl Queue {
             ids,
             faults,
             seen: seen::Seen::default(),
+            leftouts: leftouts::LeftOuts::default(),
             runs: runs::Runs::default(),
             due: AtomicI64::new(i64::MIN),
             again: AtomicU64::new(0),

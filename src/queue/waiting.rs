@@ -1,8 +1,9 @@
 //! Why a task waits. Worked out when asked, never stored.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Need, Queue, QueueError};
+use super::{LeftOut, Need, Queue, QueueError};
 use crate::model::{
     ForgeKind, Label, LaneName, Orders, TaskId, TaskState, Timestamp, WaitReason, Worker, WorkerId,
     WorkerState,
@@ -49,8 +50,11 @@ impl Queue {
             forge: project.forge,
             host: project.host,
         };
-        let paused = self.inner.store.paused(&need.lane, self.inner.clock.now()).await?;
-        Ok(vec![why(&need, &self.workers().await?, &paused, self.inner.clock.now())])
+        let now = self.inner.clock.now();
+        let paused = self.inner.store.paused(&need.lane, now).await?;
+        let workers = self.workers().await?;
+        let known = Known { paused: &paused, left: &self.inner.leftouts.of(&workers), now };
+        Ok(vec![why(&need, &workers, &known)])
     }
 }
 
@@ -59,14 +63,18 @@ fn budget(stop: BudgetStop) -> WaitReason {
     WaitReason::Budget { scope, usd_day, spent_usd, until }
 }
 
-/// Why nobody has it yet. `paused` says of which workers it is known that they take nothing of its
-/// lane before a time.
-fn why(
-    need: &Need,
-    workers: &[Worker],
-    paused: &[(WorkerId, Timestamp)],
+/// What is known of workers that are there and may take nothing of it.
+struct Known<'a> {
+    /// Those that take nothing of its lane before a time.
+    paused: &'a [(WorkerId, Timestamp)],
+    /// What they leave out for now.
+    left: &'a HashMap<WorkerId, LeftOut>,
+    /// The time.
     now: Timestamp,
-) -> WaitReason {
+}
+
+/// Why nobody has it yet.
+fn why(need: &Need, workers: &[Worker], known: &Known<'_>) -> WaitReason {
     let (mut gone, there): (Vec<&Worker>, Vec<&Worker>) =
         workers.iter().partition(|worker| worker.state == WorkerState::Offline);
     let able = match able(need, there.clone()) {
@@ -74,7 +82,7 @@ fn why(
         Err(demand) => {
             gone.retain(|gone| {
                 let replaced = there.iter().any(|there| there.host == gone.host);
-                !replaced || now.since(gone.last_seen) < FORGOTTEN
+                !replaced || known.now.since(gone.last_seen) < FORGOTTEN
             });
             let back = self::able(need, gone).unwrap_or_default();
             return match back.iter().max_by_key(|worker| worker.last_seen) {
@@ -89,12 +97,29 @@ fn why(
         return reason;
     }
     let able = able.into_iter().filter(|worker| worker.orders.let_take(&need.lane));
-    let able: Vec<&Worker> = able.collect();
-    let until = |worker: &&Worker| paused.iter().find(|(id, _)| *id == worker.id).map(|p| p.1);
-    let pauses: Option<Vec<Timestamp>> = able.iter().map(until).collect();
-    match pauses.and_then(|pauses| pauses.into_iter().min()) {
-        Some(until) => WaitReason::Paused { until },
-        None => WaitReason::Busy,
+    let left = |worker: &Worker| known.left.get(&worker.id);
+    let is_refused =
+        |worker: &&Worker| left(worker).is_some_and(|l| l.refused.contains(&need.lane));
+    let (refused, able): (Vec<&Worker>, Vec<&Worker>) = able.partition(is_refused);
+    if able.is_empty() {
+        let workers = refused.iter().map(|worker| worker.name.clone()).collect();
+        return WaitReason::LoginRefused { lane: need.lane.clone(), workers };
+    }
+    let until = |worker: &&Worker| known.paused.iter().find(|(id, _)| *id == worker.id);
+    let (paused, able): (Vec<&Worker>, Vec<&Worker>) =
+        able.into_iter().partition(|worker| until(worker).is_some());
+    if able.is_empty()
+        && let Some(first) = paused.iter().filter_map(until).map(|(_, until)| *until).min()
+    {
+        return WaitReason::Paused { until: first };
+    }
+    let repo = &need.task.repo;
+    let is_full = |worker: &&Worker| left(worker).is_some_and(|left| left.full.contains(repo));
+    let of_repo = able.iter().flat_map(|worker| &worker.leases).map(|lease| lease.task.clone());
+    let runs: Vec<TaskId> = of_repo.filter(|task| task.repo == *repo).collect();
+    match able.iter().all(is_full) && !runs.is_empty() {
+        true => WaitReason::RepoFull { runs },
+        false => WaitReason::Busy,
     }
 }
 
@@ -148,6 +173,7 @@ fn able<'a>(need: &Need, mut left: Vec<&'a Worker>) -> Result<Vec<&'a Worker>, W
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Epoch, LeaseRef, WorkerName};
 
     fn worker() -> Worker {
         Worker {
@@ -176,16 +202,26 @@ mod tests {
         }
     }
 
+    /// Of workers that leave nothing out.
+    fn reason(
+        need: &Need,
+        workers: &[Worker],
+        paused: &[(WorkerId, Timestamp)],
+        now: Timestamp,
+    ) -> WaitReason {
+        why(need, workers, &Known { paused, left: &HashMap::new(), now })
+    }
+
     #[test]
     fn the_demand_that_nobody_meets_is_named() {
         let lacking = |change: &dyn Fn(&mut Worker)| {
             let mut changed = worker();
             change(&mut changed);
-            why(&need(), &[changed], &[], Timestamp(9))
+            reason(&need(), &[changed], &[], Timestamp(9))
         };
         let codex: crate::model::LaneName = "codex".parse().expect("a lane");
         let claude = "claude".parse().expect("a lane");
-        assert_eq!(why(&need(), &[], &[], Timestamp(9)), WaitReason::NoWorker);
+        assert_eq!(reason(&need(), &[], &[], Timestamp(9)), WaitReason::NoWorker);
         let gone = |w: &mut Worker| w.state = WorkerState::Offline;
         let (desk, last_seen) = (worker().name, Timestamp(0));
         assert_eq!(lacking(&gone), WaitReason::Offline { worker: desk, last_seen });
@@ -206,7 +242,7 @@ mod tests {
         assert_eq!(lacking(&|_| ()), WaitReason::Busy);
         let local = Need { forge: ForgeKind::Local, host: "attic".to_owned(), ..need() };
         assert_eq!(
-            why(&local, &[worker()], &[], Timestamp(9)),
+            reason(&local, &[worker()], &[], Timestamp(9)),
             WaitReason::OtherHost { host: "attic".to_owned() }
         );
     }
@@ -221,8 +257,8 @@ mod tests {
         };
         let unfit = Worker { labels: Vec::new(), ..worker() };
         let offline = WaitReason::Offline { worker: away.name.clone(), last_seen: Timestamp(7) };
-        assert_eq!(why(&need(), &[longer, unfit, away.clone()], &[], Timestamp(9)), offline);
-        assert_eq!(why(&need(), &[away, worker()], &[], Timestamp(9)), WaitReason::Busy);
+        assert_eq!(reason(&need(), &[longer, unfit, away.clone()], &[], Timestamp(9)), offline);
+        assert_eq!(reason(&need(), &[away, worker()], &[], Timestamp(9)), WaitReason::Busy);
     }
 
     #[test]
@@ -237,12 +273,13 @@ mod tests {
         };
         let codex = "codex".parse().expect("a lane");
         let there = Worker { lanes: vec![codex], ..worker() };
-        let after = |host, ms| why(&need(), &[away(host), there.clone()], &[], Timestamp(7 + ms));
+        let after =
+            |host, ms| reason(&need(), &[away(host), there.clone()], &[], Timestamp(7 + ms));
         let offline = WaitReason::Offline { worker: away("").name, last_seen: seen };
         assert_eq!(after("desk", day - 1), offline);
         assert_eq!(after("desk", day), WaitReason::NoLane { lane: need().lane });
         assert_eq!(after("attic", 30 * day), offline, "its machine has no other worker");
-        let alone = why(&need(), &[away("desk")], &[], Timestamp(30 * day));
+        let alone = reason(&need(), &[away("desk")], &[], Timestamp(30 * day));
         assert_eq!(alone, offline, "nobody is there in its place");
     }
 
@@ -253,9 +290,45 @@ mod tests {
         let workers = [worker(), second];
         let paused = [(other, Timestamp(5)), (worker().id, Timestamp(9))];
         assert_eq!(
-            why(&need(), &workers, &paused, Timestamp(9)),
+            reason(&need(), &workers, &paused, Timestamp(9)),
             WaitReason::Paused { until: Timestamp(5) }
         );
-        assert_eq!(why(&need(), &workers, &paused[..1], Timestamp(9)), WaitReason::Busy);
+        assert_eq!(reason(&need(), &workers, &paused[..1], Timestamp(9)), WaitReason::Busy);
+    }
+
+    #[test]
+    fn what_workers_leave_out_is_named_where_none_could_take_it() {
+        let other: WorkerId = "00000000-0000-7000-8000-000000000002".parse().expect("an id");
+        let run = |task: &str| LeaseRef { task: task.parse().expect("an id"), epoch: Epoch(1) };
+        let busy = Worker { leases: vec![run("acme/shop#7"), run("acme/attic#8")], ..worker() };
+        let attic: WorkerName = "attic".parse().expect("a name");
+        let second = Worker { id: other.clone(), name: attic.clone(), ..worker() };
+        let refused = LeftOut { refused: vec![need().lane], full: Vec::new() };
+        let full = LeftOut { refused: Vec::new(), full: vec![need().task.repo] };
+        let why = |left: &[(&WorkerId, &LeftOut)], paused: &[(WorkerId, Timestamp)]| {
+            let left = left.iter().map(|(id, left)| ((*id).clone(), (*left).clone())).collect();
+            let known = Known { paused, left: &left, now: Timestamp(9) };
+            super::why(&need(), &[busy.clone(), second.clone()], &known)
+        };
+        let desk = &busy.id;
+        let workers = vec![busy.name.clone(), attic];
+        let lane = need().lane;
+        let both = why(&[(desk, &refused), (&other, &refused)], &[]);
+        assert_eq!(both, WaitReason::LoginRefused { lane, workers });
+        // Whoever could still take it says why it does not.
+        assert_eq!(why(&[(desk, &refused)], &[]), WaitReason::Busy);
+        let until = Timestamp(99);
+        let paused = [(other.clone(), until)];
+        assert_eq!(why(&[(desk, &refused)], &paused), WaitReason::Paused { until });
+        let runs = vec!["acme/shop#7".parse().expect("an id")];
+        let of_the_repo = WaitReason::RepoFull { runs };
+        assert_eq!(why(&[(desk, &full), (&other, &refused)], &[]), of_the_repo);
+        assert_eq!(why(&[(desk, &full)], &paused), of_the_repo);
+        assert_eq!(why(&[(desk, &full)], &[]), WaitReason::Busy, "the other has room");
+        assert_eq!(
+            why(&[(&other, &full), (desk, &refused)], &[]),
+            WaitReason::Busy,
+            "no run of it"
+        );
     }
 }

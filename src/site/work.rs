@@ -1,6 +1,7 @@
 //! The worker's routes: register, heartbeat, doorbell, claim, start, record, log, release.
 
 use std::convert::Infallible;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use crate::api::{
     RecordRequest, RegisterRequest, ReleaseAnswer, ReleaseRequest, StartRequest, Workers,
 };
 use crate::model::{InstanceId, LaneName, LeaseRef, RepoName, Task, Worker, WorkerId};
-use crate::queue::{Claimant, Claimed, LeaseRenewal, LocalPullRow, NewWorker, RunEnd};
+use crate::queue::{Claimant, Claimed, LeaseRenewal, LeftOut, LocalPullRow, NewWorker, RunEnd};
 
 /// A held answer begins after this, and then says a blank as often, so that proxies keep the line
 /// and a dead one is noticed (DESIGN §3).
@@ -126,14 +127,14 @@ pub(super) async fn doorbell(
     caller: Caller,
     Asked(query): Asked<DoorbellQuery>,
 ) -> Answer<Response> {
-    let lanes = query.lanes.split(',').map(str::trim).filter(|lane| !lane.is_empty());
-    let lanes = lanes.map(str::parse).collect::<Result<Vec<LaneName>, _>>()?;
-    let except = query.except.as_deref().unwrap_or_default().split(',').filter(|s| !s.is_empty());
-    let except = except.map(str::parse).collect::<Result<Vec<RepoName>, _>>()?;
+    let lanes: Vec<LaneName> = listed(Some(&query.lanes))?;
+    let except: Vec<RepoName> = listed(query.except.as_deref())?;
+    let refused: Vec<LaneName> = listed(query.refused.as_deref())?;
     if let Some(worker) = &query.worker_id {
         caller.speak_for(&site, worker).await?;
         introduce(&site, worker, query.instance_id.as_ref()).await?;
         site.queue.heard(worker);
+        site.queue.leaves_out(worker, LeftOut { refused, full: except.clone() });
         site.sites.heard(worker);
     }
     let ask = Ask {
@@ -148,6 +149,12 @@ pub(super) async fn doorbell(
     let bell = Arc::clone(&site.bell);
     let wait = Duration::from_secs(u64::from(query.wait));
     Ok(held(async move { bell.ring(ask, wait).await }.boxed(), BLANK_EVERY).await)
+}
+
+/// The names of a list with commas between them.
+fn listed<T: FromStr>(text: Option<&str>) -> Result<Vec<T>, T::Err> {
+    let names = text.unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::parse).collect()
 }
 
 /// Makes sure that the bell knows the worker, and that this instance of it is the living one. The

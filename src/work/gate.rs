@@ -85,6 +85,13 @@ impl Gate {
         open
     }
 
+    /// Those of `served` that were found shut since their login was refused.
+    #[must_use]
+    pub fn refused(&self, served: &[LaneName]) -> Vec<LaneName> {
+        let refused = |lane: &&LaneName| matches!(self.told.get(*lane), Some(Shut::Refused { .. }));
+        served.iter().filter(refused).cloned().collect()
+    }
+
     /// The lanes among `open` that a claim may ask for, each with what its run needs. Held while the
     /// site is asked, so that nothing is claimed that another run then keeps waiting.
     pub async fn seats(&mut self, open: &[LaneName]) -> Vec<(LaneName, Option<Seat>)> {

@@ -55,6 +55,8 @@ pub struct Bell {
     since: i64,
     /// What people told the worker, as the site said last.
     orders: Orders,
+    /// Lanes of the worker that are shut since their login was refused.
+    refused: Vec<LaneName>,
     ramp: Ramp,
     away: Backoff,
     standing: Arc<Standing>,
@@ -90,6 +92,7 @@ impl Bell {
             longest,
             since: 0,
             orders: Orders::default(),
+            refused: Vec::new(),
             ramp,
             away: Backoff::new(AWAY),
             standing,
@@ -110,6 +113,11 @@ impl Bell {
     #[must_use]
     pub fn orders(&self) -> &Orders {
         &self.orders
+    }
+
+    /// Which lanes the site is to know of as shut for their login.
+    pub fn tell_refused(&mut self, lanes: Vec<LaneName>) {
+        self.refused = lanes;
     }
 
     /// There may be something new: what is waited for before the next question is not.
@@ -133,13 +141,14 @@ impl Bell {
         }
         let asked = self.clock.uptime();
         let query = DoorbellQuery {
-            lanes: lanes.iter().map(LaneName::as_str).collect::<Vec<_>>().join(","),
+            lanes: names(lanes),
             worker_id: Some(self.worker.clone()),
             instance_id: Some(self.instance.clone()),
             free: u32::try_from(free).unwrap_or(u32::MAX),
             since: self.since,
             wait: u32::try_from(self.wait.as_secs()).unwrap_or(u32::MAX),
             except: listed(except),
+            refused: Some(names(&self.refused)).filter(|names| !names.is_empty()),
             told: Some(self.orders.digest()),
         };
         let answer = self.client.doorbell(&query).await;
@@ -232,6 +241,10 @@ impl Bell {
         tracing::debug!(wait_ms = wait.as_millis(), "the bell was not held");
         self.pause = Some(wait);
     }
+}
+
+fn names(lanes: &[LaneName]) -> String {
+    lanes.iter().map(LaneName::as_str).collect::<Vec<_>>().join(",")
 }
 
 /// Repositories between commas, as many as surely fit into a request's head. It is a hint: the claim

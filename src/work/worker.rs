@@ -250,6 +250,7 @@ impl Loop<'_> {
             }
             let served = self.lanes_let_begin();
             let lanes = self.gate.open(&served);
+            self.bell.tell_refused(self.gate.refused(&served));
             let except = self.worker.config.limits.full(&self.running);
             let lacking = self.lacks_room();
             let disk_waits = lacking.is_some() || self.was_refused();

@@ -185,6 +185,11 @@ fn a_repository_at_its_limit_keeps_no_younger_task_of_another_waiting() {
     let worker = house.work(&[&BOTH[..], &["--jobs", "3", "--per-repo", "1"]].concat());
     worker.until("the other repository", || house.state(&third) == "review");
     assert_eq!(house.state(&second), "queued", "without the limit it goes before the third");
+    worker.until("the reason", || self::waits(house, &second)["why"] == "repo_full");
+    assert_eq!(self::waits(house, &second)["runs"], serde_json::json!([first]));
+    let person = house.relay(&["task", "get", &second]).ok();
+    let says = format!("1 of 1 runs in this repository are on: {first}");
+    assert!(person.contains(&says), "{person}");
     waits.go();
     for task in [first, second] {
         worker.until("its end", || house.state(&task) == "review");

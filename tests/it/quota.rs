@@ -212,6 +212,11 @@ fn a_login_that_ends_in_the_middle_fails_one_task_and_keeps_the_others_for_the_n
     assert!(worker.said().contains("(hint: `claude auth login`"), "{}", worker.said());
     assert_eq!((person.calls(), person.is(&second, "queued")), (1, true));
     assert!(person.lane()["refused_until"].as_i64().unwrap() > now());
+    let waits = || person.house.json(&["task", "get", &second, "--json"])["waiting"][0].clone();
+    worker.until("the reason", || waits()["why"] == "login_refused");
+    assert_eq!(waits()["lane"], "claude");
+    let told = person.house.relay(&["task", "get", &second]).ok();
+    assert!(told.contains("the login of claude on ") && told.contains("was refused: "), "{told}");
     let log = person.house.relay(&["task", "log", &first]).ok();
     assert!(log.contains("I begin."), "work had begun: {log}");
 

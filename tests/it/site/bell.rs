@@ -242,6 +242,7 @@ fn reader_query() -> DoorbellQuery {
         since: 0,
         wait: 0,
         except: None,
+        refused: None,
         told: None,
     }
 }

@@ -143,6 +143,7 @@ impl TestWorker {
             since,
             wait,
             except: None,
+            refused: None,
             told: None,
         }
     }

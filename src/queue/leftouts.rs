@@ -1,0 +1,50 @@
+//! What workers say at the bell that they take nothing of for now. In memory alone: it changes with
+//! each of their runs, and is only ever told to people.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::Queue;
+use crate::model::{LaneName, RepoName, Worker, WorkerId};
+
+/// What one worker leaves out, though it serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Lanes whose login the vendor refused.
+    pub refused: Vec<LaneName>,
+    /// Repositories of which it runs as much as it may.
+    pub full: Vec<RepoName>,
+}
+
+/// Of those workers that leave something out.
+#[derive(Debug, Default)]
+pub(super) struct LeftOuts(Mutex<HashMap<WorkerId, LeftOut>>);
+
+impl LeftOuts {
+    /// A panic elsewhere leaves a whole map: each change is one step.
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<WorkerId, LeftOut>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What those of `workers` leave out that leave something out.
+    pub(super) fn of(&self, workers: &[Worker]) -> HashMap<WorkerId, LeftOut> {
+        let known = |map: &mut HashMap<WorkerId, LeftOut>| {
+            let of = |worker: &Worker| Some((worker.id.clone(), map.get(&worker.id)?.clone()));
+            workers.iter().filter_map(of).collect()
+        };
+        self.with(known)
+    }
+}
+
+impl Queue {
+    /// Notes what a worker leaves out that holds the doorbell. What it said before is over.
+    pub fn leaves_out(&self, worker: &WorkerId, left: LeftOut) {
+        self.inner.leftouts.with(|map| {
+            if left == LeftOut::default() {
+                map.remove(worker);
+            } else {
+                map.insert(worker.clone(), left);
+            }
+        });
+    }
+}
