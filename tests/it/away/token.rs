@@ -1,6 +1,5 @@
-//! A token that is revoked, and a task that is cancelled, under a worker.
+//! A token that is revoked under a worker.
 
-use crate::support::house::only_has;
 use crate::support::proxy::Fate;
 use crate::support::served::Served;
 
@@ -44,20 +43,4 @@ fn a_result_that_a_revoked_token_could_not_hand_in_is_kept_for_the_next() {
     assert_eq!(next.code, 0, "{}", next.err);
     assert_eq!(std::fs::read_dir(&results).unwrap().count(), 0, "{}", next.err);
     println!("{}: {}", served.house.state(&task), next.err);
-}
-
-#[test]
-fn a_cancel_ends_the_lane_before_a_heartbeat_could() {
-    let served = Served::new();
-    let begun = served.house.dir.path().join("begun");
-    served.house.process_lane("stay", &format!("touch {}; sleep 300", begun.display()), "{}");
-    let slug = served.house.link();
-    let task = served.house.task(&slug, LANE, "Stay");
-    let worker = served.work("a", &["--lanes", LANE]);
-    worker.until("the lane", || begun.exists());
-    served.proxy.only("/heartbeat", Fate::Silent);
-    served.house.relay(&["task", "cancel", &task]).ok();
-    let copies = served.home_of("a").join("work");
-    worker.until("the copy's end", || only_has(&copies, &[]).is_empty());
-    assert_eq!(served.house.state(&task), "cancelled");
 }

@@ -159,10 +159,18 @@ impl Seen {
     fn respond(&self, body: &Value) -> Response<Body> {
         let input = body["input"].as_array().map_or(&[][..], Vec::as_slice);
         let kinds: Vec<&str> = input.iter().filter_map(|item| item["type"].as_str()).collect();
-        let at = kinds.iter().filter(|kind| kind.ends_with("_call_output")).count();
-        let step = self.steps.get(at).or(self.steps.last()).unwrap().clone();
+        let is_output = |item: &&Value| item["call_id"].is_string() && !item["output"].is_null();
+        let running: Vec<_> = input.iter().filter(is_output).map(running).collect();
+        let at = running.iter().filter(|session| session.is_none()).count();
+        let step = match running.last() {
+            Some(Some(session)) => Step::Call(
+                "write_stdin",
+                json!({ "session_id": session, "chars": "", "yield_time_ms": 20_000 }),
+            ),
+            _ => self.steps.get(at).or(self.steps.last()).unwrap().clone(),
+        };
         self.requests.lock().unwrap().push(body.clone());
-        let call_id = format!("call_{at}");
+        let call_id = format!("call_{}", running.len());
         let item = match step {
             Step::Answer(status, body) => {
                 return whole(StatusCode::from_u16(status).unwrap(), &body);
@@ -203,6 +211,15 @@ impl Seen {
             json!({ "type": "response.completed", "response": response }),
         ])
     }
+}
+
+/// The session of a command that had not ended when codex would wait for it no longer, which is half
+/// a minute at most: the model waits on, whatever the machine.
+fn running(output: &Value) -> Option<u64> {
+    let text = output["output"].to_string().replace('\\', "");
+    let told = ["Process running with session ID ", "\"session_id\":"];
+    let after = told.iter().find_map(|words| Some(text.split_once(words)?.1))?;
+    after.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn tool_results(body: &Value) -> usize {
