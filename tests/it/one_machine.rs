@@ -330,7 +330,7 @@ fn a_cancel_reaches_the_run_and_nothing_of_it_stays() {
     let house = House::new();
     let mark = format!("relay-it-mark-{}", std::process::id());
     let body = format!(
-        "(setsid sh -c 'exec -a x sleep 300' {mark} &) ; export MARK={mark}; setsid sleep 300 & sleep 300"
+        "(setsid sh -c 'exec -a x sleep 3000' {mark} &) ; export MARK={mark}; setsid sleep 3000 & sleep 3000"
     );
     house.process_lane("slow", &body, DONE);
     let slug = house.link();
@@ -349,7 +349,7 @@ fn a_cancel_reaches_the_run_and_nothing_of_it_stays() {
 #[test]
 fn a_run_past_its_time_is_stopped_by_name() {
     let house = House::new();
-    house.process_lane("slow", "sleep 300", DONE);
+    house.process_lane("slow", "sleep 3000", DONE);
     let slug = house.link();
     let task = house.task(&slug, "process:slow", "x");
     house
@@ -439,7 +439,7 @@ fn a_closed_terminal_stops_a_worker_that_says_so_unless_it_was_started_to_outliv
 fn a_worker_whose_site_is_gone_for_good_still_ends_at_the_second_signal() {
     let mut house = House::new();
     let begun = house.dir.path().join("begun");
-    house.process_lane("wait", &format!("touch {}; sleep 300", begun.display()), DONE);
+    house.process_lane("wait", &format!("touch {}; sleep 3000", begun.display()), DONE);
     house.process_lane("other", ":", DONE);
     let slug = house.link();
     let mut owner = house.work(&["--name", "owner", "--lanes", "process:other"]);
@@ -482,7 +482,7 @@ fn a_killed_worker_leaves_nothing_behind_once_it_is_back() {
     let mark = format!("relay-it-killed-{}", std::process::id());
     let begun = house.dir.path().join("begun");
     let body = format!(
-        "if [ ! -e {0} ]; then touch {0}; MARK={mark} sleep 300; fi; {EDIT}",
+        "if [ ! -e {0} ]; then touch {0}; MARK={mark} sleep 3000; fi; {EDIT}",
         begun.display()
     );
     house.process_lane("once", &body, DONE);

@@ -16,7 +16,7 @@ fn starts(begun: &Path) -> usize {
 fn a_lane_that_kills_its_worker_three_times_is_set_aside_until_a_person_asks() {
     let house = House::new();
     let begun = house.dir.path().join("begun");
-    let body = format!("echo x >> {}; sleep 300", begun.display());
+    let body = format!("echo x >> {}; sleep 3000", begun.display());
     house.process_lane("deadly", &body, "{}");
     house.process_lane("edit", "echo change >> README.md", r#"{"reply":"Done."}"#);
     let slug = house.link();

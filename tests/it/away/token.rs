@@ -9,7 +9,7 @@ const LANE: &str = "process:stay";
 fn a_revoked_token_stops_the_lane_and_ends_the_worker_with_a_hint() {
     let served = Served::new();
     let begun = served.house.dir.path().join("begun");
-    served.house.process_lane("stay", &format!("touch {}; sleep 300", begun.display()), "{}");
+    served.house.process_lane("stay", &format!("touch {}; sleep 3000", begun.display()), "{}");
     let slug = served.house.link();
     served.house.task(&slug, LANE, "Stay");
     let mut worker = served.work("a", &["--lanes", LANE]);

@@ -97,7 +97,7 @@ fn push_refused(scene: &Scene, fault: &str) -> bool {
 /// The owner dies while a person calls its running task off. The person hears that, and asks again.
 fn called_off(scene: &Scene, fault: &str) -> bool {
     let begun = scene.house.dir.path().join("begun");
-    scene.lane(&format!("touch {}; sleep 300", begun.display()));
+    scene.lane(&format!("touch {}; sleep 3000", begun.display()));
     let task = scene.with_task();
     let mut worker = scene.house.work_with_fault(fault, &["--name", "w", "--lanes", LANE]);
     worker.until("the lane", || begun.exists());

@@ -92,7 +92,7 @@ fn full_a_worker_outlives_its_owner_at_every_write() {
 fn a_worker_told_to_stop_says_so_and_another_takes_the_task_at_once() {
     let scene = Scene::new();
     let begun = scene.house.dir.path().join("begun");
-    scene.lane(&format!("if [ ! -e {0} ]; then touch {0}; sleep 300; fi", begun.display()));
+    scene.lane(&format!("if [ ! -e {0} ]; then touch {0}; sleep 3000; fi", begun.display()));
     let task = scene.with_task();
     let mut owner = scene.owner("");
     let mut guest = scene.guest(&[]);

@@ -9,7 +9,7 @@ use crate::support::house::{House, only_has, processes_with};
 fn waits_once(house: &House, mark: &str) -> std::path::PathBuf {
     let begun = house.dir.path().join("begun");
     let waits =
-        format!("if [ ! -e {0} ]; then touch {0}; MARK={mark} sleep 300; fi", begun.display());
+        format!("if [ ! -e {0} ]; then touch {0}; MARK={mark} sleep 3000; fi", begun.display());
     house.process_lane("edit", &format!("{waits}; echo one >> README.md"), super::stage::DONE);
     begun
 }
