@@ -15,6 +15,8 @@ use relay_sandbox::{Walls, hidden_paths, moved_logins};
 
 use super::login::lock_beside;
 
+mod links;
+
 /// Where programs leave sockets and files for each other.
 const SHARED: &[&str] = &["/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm"];
 
@@ -24,6 +26,26 @@ const CROWD: usize = 32;
 
 /// Variables that name files which every program reads that reaches a network.
 const NEEDED: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
+
+/// The system's own folders: no login is hidden there for a link that leads into them, since all
+/// programs are made of what is in them.
+const SYSTEM: &[&str] = &[
+    "/Applications",
+    "/Library",
+    "/System",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/gnu",
+    "/lib",
+    "/nix",
+    "/proc",
+    "/sbin",
+    "/snap",
+    "/sys",
+    "/usr",
+];
 
 /// What one run's walls depend on.
 #[derive(Clone, Copy, Debug)]
@@ -54,17 +76,23 @@ impl View<'_> {
     pub fn walls(&self) -> Walls {
         let mut walls = Walls { cwd: real(self.cwd), ..shared() };
         let hidden = hidden_paths(self.home, self.relay_home, &moved_logins(self.environment));
+        let (mut places, relay_home) = (Vec::new(), real(self.relay_home));
         for path in hidden {
             // What a link leads to is hidden; what it leads to may be no place of logins.
             let Ok(path) = fs::canonicalize(path) else { continue };
             match fs::metadata(&path) {
                 _ if self.home.starts_with(&path) && path != self.relay_home => {}
-                Ok(meta) if meta.is_dir() => walls.empty.push(path),
+                Ok(meta) if meta.is_dir() => {
+                    places.extend(Some(path.clone()).filter(|path| *path != relay_home));
+                    walls.empty.push(path);
+                }
                 Ok(_) => walls.blank.push(path),
                 Err(_) => {}
             }
         }
-        self.hide_linked_logins(&mut walls);
+        let needed = self.needed();
+        self.hide_linked_logins(&mut walls, &needed);
+        hide_linked(&mut walls, &places, &needed);
         walls.writable.extend(self.own.iter().map(|path| real(path)));
         let given = self.given.iter().filter_map(|path| fs::canonicalize(path).ok());
         walls.writable.extend(given);
@@ -78,10 +106,9 @@ impl View<'_> {
     }
 
     /// A vendor's login that is kept elsewhere and linked to (dotfiles) is hidden there, with relay's
-    /// lock beside it. In the home its whole folder is: where a file is replaced, as by a refresh,
-    /// what hides the file alone goes away.
-    fn hide_linked_logins(&self, walls: &mut Walls) {
-        let home = real(self.home);
+    /// lock beside it, and with its whole folder: where a file is replaced, as by a refresh, what
+    /// hides the file alone goes away.
+    fn hide_linked_logins(&self, walls: &mut Walls, needed: &[PathBuf]) {
         for vendor in VENDORS {
             let moved = self.environment.get(OsStr::new(vendor.home.variable));
             let moved = moved.filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -91,12 +118,21 @@ impl View<'_> {
             if around == real(&folder) {
                 continue;
             }
-            if around.starts_with(&home) && around != home {
+            if may_be_emptied(around, needed) {
                 walls.empty.push(around.to_owned());
             }
             let lock = lock_beside(file.clone());
             walls.blank.extend([file, lock].into_iter().filter(|path| path.is_file()));
         }
+    }
+
+    /// What the run cannot be without, by its path without links.
+    fn needed(&self) -> Vec<PathBuf> {
+        let mut needed = self.shown();
+        needed.extend([self.home, self.relay_home, self.cwd].map(Path::to_owned));
+        needed.extend(self.own.iter().cloned());
+        needed.extend(self.programs.iter().map(|path| path.to_path_buf()));
+        needed.iter().map(|path| real(path)).collect()
     }
 
     /// A working folder that is the operator's choice is writable, unless that would open the
@@ -172,6 +208,39 @@ pub fn shared() -> Walls {
         .collect();
     empty.dedup();
     Walls { empty, cwd: "/".into(), ..Walls::default() }
+}
+
+/// What links in `places` lead to is hidden where it is, but for what the run or all programs need.
+/// Where very many lead into one folder, all of that is.
+fn hide_linked(walls: &mut Walls, places: &[PathBuf], needed: &[PathBuf]) {
+    let mut files: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    for target in links::targets(places) {
+        if places.iter().any(|place| target.starts_with(place)) || is_systems(&target) {
+            continue;
+        }
+        if !target.is_dir() {
+            files.entry(target.parent().unwrap_or(&target).to_owned()).or_default().push(target);
+        } else if may_be_emptied(&target, needed) {
+            walls.empty.push(target);
+        }
+    }
+    for (folder, mut files) in files {
+        files.retain(|file| !needed.contains(file));
+        match files.len() > CROWD && may_be_emptied(&folder, needed) {
+            true => walls.empty.push(folder),
+            false => walls.blank.extend(files),
+        }
+    }
+}
+
+/// Whether a run does well without all that is in `folder`.
+fn may_be_emptied(folder: &Path, needed: &[PathBuf]) -> bool {
+    let holds_systems = SYSTEM.iter().any(|path| Path::new(path).starts_with(folder));
+    !holds_systems && !is_systems(folder) && !needed.iter().any(|path| path.starts_with(folder))
+}
+
+fn is_systems(path: &Path) -> bool {
+    SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
 /// The path itself, its folder without links.
@@ -349,42 +418,68 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
         let home = root.join("home");
-        for folder in ["home/.codex", "home/dotfiles/x", "home/.claude", "vault", "moved", "relay"]
-        {
+        for folder in [
+            "home/.codex",
+            "home/dotfiles/x",
+            "home/dotfiles/keys/old",
+            "home/.claude",
+            "home/.config/gh",
+            "home/.ssh/more",
+            "vault",
+            "moved",
+            "relay",
+            "tools/bin",
+        ] {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         for (link, file) in [
             ("home/.codex/auth.json", "home/dotfiles/x/codex-auth.json"),
             ("moved/auth.json", "vault/grok.json"),
             ("home/.claude/.credentials.json", "home/claude.json"),
+            ("home/.config/gh/hosts.yml", "home/dotfiles/hosts.yml"),
+            ("home/.ssh/more/id", "elsewhere.pem"),
+            ("home/.ssh/program", "tools/bin/program"),
+            ("home/.ssh/relay", "relay/relay.db"),
         ] {
             fs::write(root.join(file), "{}").unwrap();
             std::os::unix::fs::symlink(root.join(file), root.join(link)).unwrap();
         }
         fs::write(root.join("vault/grok.json.relay-lock"), "").unwrap();
+        for (link, folder) in [("keys", "home/dotfiles/keys"), ("up", ""), ("tools", "tools")] {
+            std::os::unix::fs::symlink(root.join(folder), home.join(".ssh").join(link)).unwrap();
+        }
+        std::os::unix::fs::symlink("/usr/bin/env", home.join(".ssh/env")).unwrap();
         let environment = [("GROK_HOME".into(), root.join("moved").into())].into();
         let relay_home = root.join("relay");
+        let program = root.join("tools/bin/program");
         let view = View {
             home: &home,
             relay_home: &relay_home,
             environment: &environment,
             cwd: &relay_home,
             own: &[],
-            programs: &[],
+            programs: &[&program],
             given: &[],
             replaced: &[],
             fixed: &[],
         };
         let walls = view.walls();
-        assert!(walls.empty.contains(&home.join("dotfiles/x")), "{walls:?}");
-        for folder in ["home", "home/dotfiles", "vault"] {
+        for folder in ["home/dotfiles/x", "vault", "home/dotfiles/keys"] {
+            assert!(walls.empty.contains(&root.join(folder)), "{folder}: {walls:?}");
+        }
+        for folder in ["home", "home/dotfiles", "", "tools", "tools/bin"] {
             assert!(!walls.empty.contains(&root.join(folder)), "{folder} is more than a login");
+        }
+        for file in ["/usr/bin/env".into(), program.clone()] {
+            assert!(!walls.blank.contains(&file), "programs are made of {}", file.display());
         }
         for file in [
             "home/dotfiles/x/codex-auth.json",
             "home/claude.json",
             "vault/grok.json",
             "vault/grok.json.relay-lock",
+            "home/dotfiles/hosts.yml",
+            "elsewhere.pem",
         ] {
             assert!(walls.blank.contains(&root.join(file)), "{file}: {walls:?}");
         }

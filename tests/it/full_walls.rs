@@ -2,11 +2,17 @@
 //! its own sandbox, try all that a lane must not reach. Each try that comes out well is written
 //! down by its name; names in capitals are what must never be there.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
+use relay::work::walls::View;
+use relay_sandbox::{Tools, wall_in};
 use serde_json::{Value, json};
 
 use crate::support::full::{full, skip};
@@ -24,6 +30,7 @@ try wrote-in-tmp touch "${TMPDIR:-/nowhere}/x"
 try ABSTRACT-SOCKET socat -u OPEN:/dev/null ABSTRACT-CONNECT:$ABSTRACT
 try READ-A-LOGIN grep -rq SECRET "$H/.config/gh" "$H/.ssh" "$H/.aws"
 try READ-A-LOGIN-FILE grep -q SECRET "$H/.netrc" "$H/.git-credentials"
+try READ-A-LINKED-LOGIN grep -rq SECRET "$H/dotfiles"
 try READ-A-MOVED-LOGIN grep -rq SECRET "$H/moved"
 try READ-THE-DATABASE test -s "$R/relay.db"
 try READ-A-MIRROR grep -rq SECRET "$R/cache"
@@ -90,12 +97,14 @@ impl Machine {
             ".netrc",
             ".git-credentials",
             "moved/gh/hosts.yml",
+            "dotfiles/key",
             "relay/cache/other.git/secret",
             "relay/work/other/secret",
             "relay/kept/secret",
         ] {
             write(&home.join(path), "SECRET\n");
         }
+        std::os::unix::fs::symlink("../dotfiles/key", home.join(".ssh/linked")).unwrap();
         write(&home.join(".bashrc"), "# mine\n");
         write(&home.join(".npm/mine"), "mine\n");
         write(&home.join(".claude/settings.json"), "{\"model\":\"mine\"}");
@@ -362,4 +371,58 @@ fn full_what_the_operator_names_is_given_to_a_process_lane() {
     let connected = format!("CONNECTED-TO-{}", socket.display());
     let expected = [&MAY[..3], &[&connected, MAY[3], "wrote-in-given"]].concat();
     assert_eq!(machine.findings("process:probe"), expected, "a login in the folder stays hidden");
+}
+
+/// A refresh puts another file in the login's place: what hides that file alone goes with it.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test runs a program in the box by hand")]
+fn full_a_linked_login_stays_hidden_though_it_is_refreshed_in_the_run() {
+    for program in ["bwrap", "unshare", "setpriv"] {
+        if tool(program).is_none() {
+            return skip(&format!("{program} is not on PATH"));
+        }
+    }
+    if !full() {
+        return skip("RELAY_TEST_FULL is not set");
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().canonicalize().unwrap();
+    let (home, relay_home) = (root.join("home"), root.join("home/relay"));
+    let (login, newer) = (root.join("vault/auth.json"), root.join("vault/newer"));
+    fs::create_dir_all(&relay_home).unwrap();
+    for file in [&login, &newer] {
+        write(file, "SECRET\n");
+    }
+    fs::create_dir(home.join(".grok")).unwrap();
+    std::os::unix::fs::symlink(&login, home.join(".grok/auth.json")).unwrap();
+    let view = View {
+        home: &home,
+        relay_home: &relay_home,
+        environment: &BTreeMap::new(),
+        cwd: &home,
+        own: &[],
+        programs: &[],
+        // Otherwise /tmp hides it.
+        given: std::slice::from_ref(&root),
+        replaced: &[],
+        fixed: &[],
+    };
+    let tools = Tools { bwrap: tool("bwrap"), unshare: tool("unshare"), setpriv: tool("setpriv") };
+    let wall = relay_sandbox::choose(&tools, rustix::process::geteuid().is_root());
+    let script = "look() { grep -rs SECRET \"$1\"; }; look \"$1\"; echo ready; read go; look \"$1\"; \
+                  echo ended";
+    let args = ["-c", script, "sh", root.join("vault").to_str().unwrap()].map(OsString::from);
+    let (path, args) = wall_in(&wall, &view.walls(), Path::new("/bin/sh"), &args);
+    let mut child =
+        Command::new(path).args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    fs::rename(&newer, &login).unwrap();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rest, "ended\n");
 }
