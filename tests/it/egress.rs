@@ -374,6 +374,95 @@ async fn this_machines_own_proxy_is_gone_through_and_its_login_told_to_nobody() 
     assert!(!told.contains("SECRET") && !told.contains("YWRh"), "{told}");
 }
 
+/// The beginning of TLS, as a client says it to the server of this name.
+fn hello(name: Option<&str>) -> Vec<u8> {
+    let sized = |bytes: usize, body: &[u8]| {
+        let length = (body.len() as u32).to_be_bytes();
+        [&length[4 - bytes..], body].concat()
+    };
+    let name = name.map(|name| sized(2, &[&[0][..], &sized(2, name.as_bytes())].concat()));
+    let names = name.map(|list| [vec![0, 0], sized(2, &list)].concat()).unwrap_or_default();
+    let body = [&[3; 34][..], &[0, 0, 2, 19, 1, 1, 0], &sized(2, &names)].concat();
+    let message = [vec![1], sized(3, &body)].concat();
+    [vec![22, 3, 1], sized(2, &message)].concat()
+}
+
+#[tokio::test]
+async fn a_tunnel_has_tls_for_its_own_host_alone() {
+    let beyond = Connect::to((Ipv4Addr::LOCALHOST, echo().await).into());
+    let outward = Outward { proxy: Secret::new(beyond.url("a:b")), except: String::new() };
+    let names: &[(&str, &[&str])] = &[("far.example", &["1.1.1.1"])];
+    let run = Run::with("far.example", names, Limits::default(), Some(outward)).await;
+    let heard = async |pieces: &[&[u8]]| {
+        let mut line = run.tunnel("far.example:443").await;
+        for piece in pieces {
+            line.write_all(piece).await.unwrap();
+        }
+        let _torn = line.shutdown().await;
+        let mut answer = Vec::new();
+        let _torn = line.read_to_end(&mut answer).await;
+        answer.strip_prefix(b"heard:").map(<[u8]>::to_vec)
+    };
+    let own = hello(Some("Far.Example."));
+    let rest = b"what is enciphered";
+    assert_eq!(heard(&[&own, rest]).await, Some([&own[..], rest].concat()));
+    let (start, end) = own.split_at(20);
+    assert_eq!(heard(&[start, end]).await, Some(own.clone()));
+    let plain = b"SSH-2.0-x";
+    assert_eq!(heard(&[plain]).await, Some(plain.to_vec()));
+    assert_eq!(heard(&[]).await, Some(Vec::new()));
+    let broken = [&[22, 3, 1, 0, 4, 1, 0, 0, 0][..], &[0; 40]].concat();
+    for other in [hello(Some("evil.example")), hello(None), broken] {
+        let heard = heard(&[&other]).await.unwrap_or_default();
+        assert_eq!(heard, b"", "it came through");
+    }
+    let (lines, _) = run.end().await;
+    let said = |why: &str| format!("   network: refused far.example:443: {why}");
+    let whys = [
+        "its TLS asks for evil.example instead",
+        "its TLS names no host",
+        "its TLS cannot be read",
+    ];
+    assert_eq!(lines, whys.map(said));
+}
+
+#[tokio::test]
+async fn a_connection_is_one_request_and_what_is_behind_it_goes_to_no_proxy() {
+    let parent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let proxy = Secret::new(format!("http://{}", parent.local_addr().unwrap()));
+    let outward = Outward { proxy, except: String::new() };
+    let names: &[(&str, &[&str])] = &[("far.example", &["1.1.1.1"])];
+    let run = Run::with("far.example", names, Limits::default(), Some(outward)).await;
+    let second = "GET http://evil.example/secret HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    for (method, headers, body) in [
+        ("GET", "", ""),
+        ("POST", "Content-Length: 3\r\n", "abc"),
+        ("POST", "Transfer-Encoding: chunked\r\n", "3\r\nabc\r\n0\r\n\r\n"),
+    ] {
+        let mut client = TcpStream::connect(run.door).await.unwrap();
+        let first = format!("{method} http://far.example/x HTTP/1.1\r\n{headers}\r\n{body}");
+        client.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let (mut line, _) = parent.accept().await.unwrap();
+        let mut heard = String::new();
+        line.read_to_string(&mut heard).await.unwrap();
+        line.write_all(b"HTTP/1.1 200 OK\r\n\r\nhi").await.unwrap();
+        drop(line);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "HTTP/1.1 200 OK\r\n\r\nhi");
+        let expected = format!(
+            "{method} http://far.example/x HTTP/1.1\r\nHost: far.example\r\n{headers}\
+             Connection: close\r\n\r\n{body}"
+        );
+        assert_eq!(heard, expected);
+    }
+    let two_ends = "POST http://far.example/ HTTP/1.1\r\nContent-Length: 3\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    assert!(run.say(two_ends).await.starts_with("HTTP/1.1 400 "));
+    run.end().await;
+}
+
 #[tokio::test]
 async fn a_lane_is_told_of_the_proxy_and_of_its_own_loopback() {
     let folder = tempfile::tempdir().unwrap();

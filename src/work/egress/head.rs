@@ -47,7 +47,18 @@ pub(super) enum Asked {
         path: String,
         /// The headers that are passed on, each with its line end.
         headers: Vec<u8>,
+        /// What comes behind them.
+        body: Body,
     },
+}
+
+/// How the end of a request is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// It has so many bytes.
+    Length(u64),
+    /// It comes in pieces that say how long they are.
+    Chunked,
 }
 
 /// Reads up to the empty line, and gives what came behind it as well.
@@ -108,7 +119,32 @@ fn parse(head: &[u8]) -> Option<Asked> {
         method: method.to_owned(),
         path,
         headers: passed(&headers),
+        body: body(&headers)?,
     })
+}
+
+/// Where the request ends; none where two readers could find two ends.
+fn body(headers: &[(&str, &[u8])]) -> Option<Body> {
+    let of = |name: &str| -> Vec<&[u8]> {
+        let named = headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| blanks_off(value)).collect()
+    };
+    match (&of("content-length")[..], &of("transfer-encoding")[..]) {
+        ([], []) => Some(Body::Length(0)),
+        ([length], []) if !length.is_empty() && length.iter().all(u8::is_ascii_digit) => {
+            Some(Body::Length(std::str::from_utf8(length).ok()?.parse().ok()?))
+        }
+        ([], [encoding]) if encoding.eq_ignore_ascii_case(b"chunked") => Some(Body::Chunked),
+        _ => None,
+    }
+}
+
+/// Without the blanks around it; what else is white is no blank to everybody.
+fn blanks_off(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
 }
 
 /// A header's name and value. A line that goes on with the one before it is none.
@@ -168,7 +204,10 @@ mod tests {
         let head = b"POST HTTP://a.example:81/v1?q=1#f HTTP/1.1\r\nHost: evil.example\r\n\
                      Proxy-Connection: Keep-Alive, X-Hop\r\nX-Hop: 1\r\nContent-Length: 3\r\n\
                      Connection: content-length\r\nAuthorization: key\r\n\r\n";
-        let Ok(Asked::Forward { to: host, method, path, headers }) = asked(head) else { panic!() };
+        let Ok(Asked::Forward { to: host, method, path, headers, body }) = asked(head) else {
+            panic!()
+        };
+        assert_eq!(body, Body::Length(3));
         assert_eq!((host, method.as_str(), path.as_str()), (to("a.example:81"), "POST", "/v1?q=1"));
         let headers = String::from_utf8(headers).unwrap();
         assert_eq!(headers, "Content-Length: 3\r\nAuthorization: key\r\n");
@@ -182,6 +221,33 @@ mod tests {
         assert_eq!(path("http://a.example"), "a.example:80/");
         assert_eq!(path("http://a.example?q"), "a.example:80/?q");
         assert_eq!(path("http://[::1]:8/x"), "[::1]:8/x");
+    }
+
+    #[test]
+    fn the_end_of_a_request_is_found_in_one_way_or_not_at_all() {
+        let body = |headers: &str| match asked(
+            format!("POST http://a.example/ HTTP/1.1\r\n{headers}\r\n").as_bytes(),
+        ) {
+            Ok(Asked::Forward { body, .. }) => Some(body),
+            _ => None,
+        };
+        assert_eq!(body(""), Some(Body::Length(0)));
+        assert_eq!(body("content-LENGTH:  12 \r\n"), Some(Body::Length(12)));
+        assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Some(Body::Chunked));
+        for headers in [
+            "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length: 3\r\nContent-Length: 3\r\n",
+            "Content-Length: 3, 3\r\n",
+            "Content-Length: +3\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: \x0bchunked\r\n",
+            "Transfer-Encoding: chunked\x0c\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        ] {
+            assert_eq!(body(headers), None, "{headers:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,9 @@
 //! outlives the run: the proxy and its tunnels are one future beside it.
 
 mod head;
+mod hello;
 mod outward;
+mod pass;
 mod passed;
 mod proxy;
 mod told;

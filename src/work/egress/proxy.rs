@@ -2,17 +2,18 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use relay_sandbox::egress::{AllowList, Destination, Grant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::head::{self, Asked, BadHead};
 use super::outward::Beyond;
+use super::pass::{May, pass};
 use super::told::Told;
 use super::way::{self, Line, NoWay};
 use super::{Egress, Limits, Names, Traffic};
@@ -135,17 +136,23 @@ impl Proxy {
         let grant = self.allowed.allows(&to).map_err(|no| refused(no.words().to_owned()))?;
         let mut line = self.line(&to, grant, matches!(asked, Asked::Tunnel(_))).await?;
         self.led.fetch_add(1, Ordering::Relaxed);
-        let begin = match &asked {
-            Asked::Tunnel(_) => {
+        let (begun, may) = match &asked {
+            Asked::Tunnel(to) => {
                 let answer = [b"HTTP/1.1 200 OK\r\n\r\n", &line.said[..]].concat();
-                let begun = client.write_all(&answer).await;
-                begun.map(|()| rest)
+                // What the operator named with its port has a name of the operator's choice.
+                let may = if grant == Grant::Public { May::Reach(&to.host) } else { May::Anything };
+                (client.write_all(&answer).await, may)
             }
-            Asked::Forward { .. } => Ok([self.request(&asked, line.beyond), rest].concat()),
+            Asked::Forward { body, .. } => {
+                let request = self.request(&asked, line.beyond);
+                (line.stream.write_all(&request).await, May::Send(*body))
+            }
         };
-        let Ok(begin) = begin else { return Ok(()) };
-        if line.stream.write_all(&begin).await.is_ok() {
-            pass(client, &mut line.stream, self.limits.idle).await;
+        if begun.is_ok()
+            && let Err(why) = pass(client, &mut line.stream, &rest, may, self.limits.idle).await
+        {
+            // The client has its answer already.
+            self.tell(&refused(why));
         }
         Ok(())
     }
@@ -170,7 +177,7 @@ impl Proxy {
     /// A request in the clear as it is made: for one answer, so that the next one of the client's
     /// is looked at again, and with the host that was looked at.
     fn request(&self, asked: &Asked, beyond: bool) -> Vec<u8> {
-        let Asked::Forward { to, method, path, headers } = asked else { return Vec::new() };
+        let Asked::Forward { to, method, path, headers, .. } = asked else { return Vec::new() };
         let host = if to.port == 80 { to.host.to_string() } else { to.to_string() };
         let target = if beyond { format!("http://{host}{path}") } else { path.clone() };
         let mut text = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
@@ -233,50 +240,4 @@ async fn say_no(client: &mut TcpStream, no: &No) -> io::Result<()> {
     // A connection that is closed with something unread is torn down, answer and all.
     let mut left = client.take(LEFT as u64);
     tokio::io::copy(&mut left, &mut tokio::io::sink()).await.map(|_| ())
-}
-
-/// Passes on both ways, until the server has ended or nothing came for too long.
-async fn pass(client: &mut TcpStream, server: &mut TcpStream, idle: Duration) {
-    let moved = AtomicBool::new(false);
-    let (mut from_client, mut to_client) = client.split();
-    let (mut from_server, mut to_server) = server.split();
-    let there = pump(&mut from_client, &mut to_server, &moved);
-    let mut back = std::pin::pin!(pump(&mut from_server, &mut to_client, &moved));
-    // A client that has said all waits for the answer; a server that has is done with.
-    let both = async {
-        tokio::select! {
-            _ = &mut back => {}
-            said = there => if said.is_ok() {
-                let _ended = back.await;
-            },
-        }
-    };
-    let silence = async {
-        loop {
-            tokio::time::sleep(idle).await;
-            if !moved.swap(false, Ordering::Relaxed) {
-                return;
-            }
-        }
-    };
-    tokio::select! {
-        () = both => {}
-        () = silence => {}
-    }
-}
-
-async fn pump(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    moved: &AtomicBool,
-) -> io::Result<()> {
-    let mut piece = vec![0; 16 << 10];
-    loop {
-        let n = from.read(&mut piece).await?;
-        if n == 0 {
-            return to.shutdown().await;
-        }
-        moved.store(true, Ordering::Relaxed);
-        to.write_all(&piece[..n]).await?;
-    }
 }
