@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::PATIENCE;
 use crate::support::connect::Connect;
+use crate::support::house::House;
 
 /// Names of this test, each with what every look-up of it gives, the last one for ever.
 #[derive(Default)]
@@ -461,6 +462,25 @@ async fn a_connection_is_one_request_and_what_is_behind_it_goes_to_no_proxy() {
                     Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     assert!(run.say(two_ends).await.starts_with("HTTP/1.1 400 "));
     run.end().await;
+}
+
+#[test]
+fn a_proxy_that_lanes_do_not_go_through_is_named_by_a_worker() {
+    let mut house = House::new();
+    house.process_lane("tidy", "true", r#"{"skip":true}"#);
+    let work = ["work", "--once", "--lanes", "process:tidy"];
+    house.set("HTTPS_PROXY", "http://a:SECRET@proxy.example");
+    assert!(!house.relay(&work).err.contains("proxy"), "one that they go through");
+    for scheme in ["socks5", "https"] {
+        house.set("HTTPS_PROXY", &format!("{scheme}://a:SECRET@proxy.example"));
+        let worked = house.relay(&work);
+        let why = format!(
+            "warning: lanes do not go through a proxy with `{scheme}://`, only with `http://`: they are \
+             let out past it (hint: HTTPS_PROXY=http://HOST:PORT)"
+        );
+        assert!(worked.code == 0 && worked.err.contains(&why), "{worked:?}");
+        assert!(!worked.err.contains("SECRET"), "{worked:?}");
+    }
 }
 
 #[tokio::test]

@@ -335,6 +335,7 @@ fn full_doctor_knocks_at_the_door() {
     let seen = check(&machine.house);
     assert!(seen["state"] == "warn" && seen["seen"].to_string().contains("socks5://"), "{seen}");
     assert!(!seen.to_string().contains("SECRET"), "{seen}");
+    assert_eq!(seen["mend"], "HTTPS_PROXY=http://HOST:PORT");
     let left = only_has(&machine.house.home, &["lanes", "relay.db", "relay.lock"]);
     assert_eq!(left, Vec::<String>::new());
 }

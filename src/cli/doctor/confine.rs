@@ -12,7 +12,7 @@ use super::Check;
 use super::cure::{SETTINGS, allow, install};
 use crate::work::boxing::{Boxing, Tried};
 use crate::work::canary::{Hole, holes};
-use crate::work::egress::{NoDoor, PASSED_BY, passed_by, try_door, unusable};
+use crate::work::egress::{NoDoor, PASSED_BY, USABLE, passed_by, try_door, unusable};
 use crate::work::walls::View;
 
 /// Whether lanes are put in a box, and whether claude's and codex's own sandboxes can be made in it.
@@ -100,7 +100,7 @@ async fn door(context: &Context, boxing: &Boxing) -> Check {
         }
     }
     if let Some(why) = unusable(config.outward.as_ref()) {
-        return Check::warn(NAME, why, "HTTPS_PROXY=http://HOST:PORT");
+        return Check::warn(NAME, why, USABLE);
     }
     let mut seen = "a lane's own, with relay's proxy for the only door (tried)".to_owned();
     if !config.lane_domains.is_empty() {

@@ -28,6 +28,7 @@ use crate::system::notify::Notifier;
 use crate::work::away::Standing;
 use crate::work::copies::Copies;
 use crate::work::courier::Courier;
+use crate::work::egress::{USABLE, unusable};
 use crate::work::job;
 use crate::work::lane::Lanes;
 use crate::work::linked::Linked;
@@ -62,6 +63,11 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     let logins = github.iter().map(|login| login.token.clone());
     let secrets: Vec<Secret> = logins.chain(context.config.site_secrets.clone()).collect();
     let lanes = machine::lanes(context, !options.no_sandbox, secrets.clone()).await;
+    if let Some(why) = unusable(lanes.egress.outward.as_ref())
+        && !options.no_sandbox
+    {
+        progress.warning(&format!("{why} (hint: {USABLE})"));
+    }
     let serves = served(&options, &lanes, &progress).await?;
     let site = Site::to_work(context).await?;
     let client = site.client().clone();

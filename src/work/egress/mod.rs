@@ -39,7 +39,7 @@ use crate::client::Outward;
 use crate::git::remove_tree;
 use crate::process::{DOOR, DOOR_PORT, meet, take_over};
 
-pub use self::outward::unusable;
+pub use self::outward::{USABLE, unusable};
 pub use self::passed::{WORDS as PASSED_BY, mind, passed_by};
 pub use self::trial::{NoDoor, try_door};
 pub use self::way::{Names, SystemNames};

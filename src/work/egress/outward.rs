@@ -20,6 +20,9 @@ pub(super) struct Beyond {
     except: Vec<String>,
 }
 
+/// What helps where [`unusable`] says something.
+pub const USABLE: &str = "HTTPS_PROXY=http://HOST:PORT";
+
 /// Why runs do not go through this machine's proxy, where it has one: relay speaks to proxies with
 /// `http://` alone.
 #[must_use]
@@ -31,7 +34,7 @@ pub fn unusable(outward: Option<&Outward>) -> Option<String> {
     // The rest of it may hold a password.
     let scheme = outward.proxy.expose().split_once("://").map_or("", |(scheme, _)| scheme);
     Some(format!(
-        "lanes are not let out through a proxy with `{scheme}://`, only through `http://`"
+        "lanes do not go through a proxy with `{scheme}://`, only with `http://`: they are let out past it"
     ))
 }
 
