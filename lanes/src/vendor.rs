@@ -4,6 +4,9 @@
 use crate::known;
 use crate::{Known, Login};
 
+/// How the names end that hold a server's address, and not a key.
+const ADDRESS: &str = "_BASE_URL";
+
 /// A vendor's program.
 #[derive(Clone, Copy, Debug)]
 pub struct Vendor {
@@ -88,7 +91,12 @@ pub struct Beside {
 impl Vendor {
     /// Those of its [`Vendor::keys`] that are secrets, and no address.
     pub fn secret_keys(&self) -> impl Iterator<Item = &'static str> {
-        self.keys.iter().copied().filter(|name| !name.ends_with("_BASE_URL"))
+        self.keys.iter().copied().filter(|name| !name.ends_with(ADDRESS))
+    }
+
+    /// Those of its [`Vendor::keys`] that are addresses, and no secret.
+    pub fn addresses(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().copied().filter(|name| name.ends_with(ADDRESS))
     }
 
     /// What is known of one version.

@@ -102,6 +102,11 @@ const MOVING: &[(&str, &str)] = &[
 const MOVING_FOLDERS: &[(&str, &str)] =
     &[("XDG_CONFIG_HOME", ".config"), ("XDG_DATA_HOME", ".local/share")];
 
+/// The variables that [`moved_logins`] goes by.
+pub fn moving_names() -> impl Iterator<Item = &'static str> {
+    MOVING.iter().chain(MOVING_FOLDERS).map(|(name, _)| *name)
+}
+
 /// Where `environment` says that logins are kept. A relative path says nothing.
 #[must_use]
 pub fn moved_logins(environment: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {

@@ -16,7 +16,7 @@ pub use domains::{DomainError, domains, parse_domains};
 pub use env::{
     EnvRequest, PROCESS, PROXIES, Refused, SWITCHES, VENDOR, clean_env, refused, refused_pattern,
 };
-pub use hidden::{hidden_paths, moved_logins};
+pub use hidden::{hidden_paths, moved_logins, moving_names};
 pub use seatbelt::seatbelt_profile;
 pub use shell::{SHELL, shell};
 pub use walls::{Network, TMPDIR, Walls};

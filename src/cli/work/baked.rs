@@ -2,14 +2,21 @@
 
 use std::ffi::OsStr;
 
+use relay_lanes::VENDORS;
+use relay_sandbox::{PROCESS, PROXIES, VENDOR, moving_names};
+
 use super::WorkOptions;
 use crate::cli::config::Config;
 use crate::cli::error::Failure;
 use crate::cli::exit::Exit;
+use crate::forge::github::token::GH_ENV;
+use crate::git::NETWORK_ENV;
+use crate::work::lane::{process_config, process_lanes};
 
 /// Settings that decide what a worker does: without one of them the service would be another
-/// worker than the one that was tried by hand.
-const NAMES: [&str; 18] = [
+/// worker than the one that was tried by hand. What gh, git, lanes and their walls go by besides
+/// stands in those rooms' own lists, which are baked as well.
+const SETTINGS: [&str; 15] = [
     "PATH",
     "RELAY_HOME",
     "RELAY_SITE",
@@ -22,22 +29,74 @@ const NAMES: [&str; 18] = [
     "RELAY_LANE_ALLOWED_DOMAINS",
     "RELAY_LANE_ENV",
     "RELAY_LANE_PATHS",
+    "RELAY_LANE_NETWORK",
     "RELAY_WORK_MAX_INTERVAL",
-    // Where the vendors' programs and gh keep their logins.
-    "CLAUDE_CONFIG_DIR",
-    "CODEX_HOME",
-    "GROK_HOME",
-    "GH_CONFIG_DIR",
-    "LANG",
+    "RELAY_DEBUG",
 ];
 
-/// Settings that may hold a password in their address.
-const PROXIES: [&str; 6] =
-    ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
+/// What is read and never baked, with what a person is told where it is set.
+const LEFT_OUT: [(&str, Option<&str>); 22] = [
+    ("RELAY_TOKEN", Some("is never written into a service (hint: relay setup)")),
+    ("RELAY_GITHUB_TOKEN", GH_LOGIN),
+    ("GH_TOKEN", GH_LOGIN),
+    ("GITHUB_TOKEN", GH_LOGIN),
+    ("GH_ENTERPRISE_TOKEN", GH_LOGIN),
+    ("GITHUB_ENTERPRISE_TOKEN", GH_LOGIN),
+    // The folder of a shell is often gone with that shell, and no service could start then.
+    ("TMPDIR", OTHER_TMPDIR),
+    // A worker has no database.
+    ("DATABASE_URL", None),
+    // Whoever starts the service sets them.
+    ("HOME", None),
+    ("USER", None),
+    ("LOGNAME", None),
+    ("SHELL", None),
+    ("XDG_RUNTIME_DIR", None),
+    ("DBUS_SESSION_BUS_ADDRESS", None),
+    ("NOTIFY_SOCKET", None),
+    ("WATCHDOG_PID", None),
+    ("WATCHDOG_USEC", None),
+    // Of one login's screen and agent: nothing that stays.
+    ("TERM", None),
+    ("XAUTHORITY", None),
+    ("SSH_AUTH_SOCK", None),
+    // A log has no colour anyhow.
+    ("NO_COLOR", None),
+    // For tests: the service would end at its point for ever.
+    ("RELAY_FAULT", None),
+];
 
-/// Logins that a service cannot have, and what helps instead.
-const LOGINS: [(&str, &str); 2] =
-    [("RELAY_GITHUB_TOKEN", "gh auth login"), ("RELAY_TOKEN", "relay setup")];
+/// macOS gives each user one, and a service the same.
+const OTHER_TMPDIR: Option<&str> = if cfg!(target_os = "macos") {
+    None
+} else {
+    Some("is not written into the service, which has the system's own")
+};
+const GH_LOGIN: Option<&str> = Some("is never written into a service (hint: gh auth login)");
+
+/// Every name that is baked where it is set, each once.
+fn names(config: &Config) -> Vec<&str> {
+    let lists = [&SETTINGS[..], PROCESS, VENDOR, PROXIES, NETWORK_ENV, GH_ENV];
+    let lists = lists.into_iter().flatten().copied().chain(moving_names());
+    let mut names: Vec<&str> = Vec::new();
+    for name in lists.chain(addresses(config)) {
+        if !names.contains(&name) && LEFT_OUT.iter().all(|(left, _)| *left != name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// A gateway, where it is let through: without it a key would go elsewhere.
+fn addresses(config: &Config) -> impl Iterator<Item = &'static str> {
+    let let_through = |name: &&str| config.lane_env.iter().any(|given| given == name);
+    VENDORS.iter().flat_map(|vendor| vendor.addresses()).filter(let_through)
+}
+
+/// What is written unless it holds a login.
+fn open_addresses(config: &Config) -> Vec<&'static str> {
+    PROXIES.iter().copied().chain(addresses(config)).collect()
+}
 
 /// Whether the environment has it, with something in it.
 pub(super) fn is_set(config: &Config, name: &str) -> bool {
@@ -49,13 +108,13 @@ pub(super) fn is_set(config: &Config, name: &str) -> bool {
 /// # Errors
 /// Where one is not UTF-8, or holds a login.
 pub(super) fn environment(config: &Config) -> anyhow::Result<Vec<(String, String)>> {
-    let mut baked = Vec::new();
-    for name in NAMES.iter().chain(&PROXIES).filter(|name| is_set(config, name)) {
+    let (mut baked, open) = (Vec::new(), open_addresses(config));
+    for name in names(config).into_iter().filter(|name| is_set(config, name)) {
         let value = config.environment.get(OsStr::new(name)).map(|value| value.to_str());
         let Some(Some(value)) = value else {
             return Err(Failure::new(Exit::Usage, format!("{name} is not UTF-8")).into());
         };
-        if has_login(value) && PROXIES.contains(name) {
+        if has_login(value) && open.contains(&name) {
             continue;
         }
         let secrets = config.site_secrets.iter().chain(&config.github_token);
@@ -63,25 +122,33 @@ pub(super) fn environment(config: &Config) -> anyhow::Result<Vec<(String, String
             let text = format!("{name} holds a login, which is never written into a service");
             return Err(Failure::new(Exit::Usage, text).into());
         }
-        baked.push(((*name).to_owned(), value.to_owned()));
+        baked.push((name.to_owned(), value.to_owned()));
     }
     Ok(baked)
 }
 
 /// What the service does not get although it is set here, for a person.
 pub(super) fn remarks(config: &Config) -> Vec<String> {
-    let logins = LOGINS.iter().filter(|(name, _)| is_set(config, name));
-    let mut remarks: Vec<String> = logins
-        .map(|(name, mend)| format!("note: {name} is never written into a service (hint: {mend})"))
-        .collect();
+    let told = LEFT_OUT.iter().filter_map(|(name, why)| Some((name, (*why)?)));
+    let told = told.filter(|(name, _)| is_set(config, name));
+    let mut remarks: Vec<String> = told.map(|(name, why)| format!("note: {name} {why}")).collect();
     let value = |name: &str| config.environment.get(OsStr::new(name))?.to_str();
-    for name in PROXIES.iter().filter(|name| value(name).is_some_and(has_login)) {
+    for name in open_addresses(config).iter().filter(|name| value(name).is_some_and(has_login)) {
         remarks.push(format!("note: {name} holds a login, so it is not written into the service"));
     }
-    for name in config.lane_env.iter().filter(|name| is_set(config, name)) {
+    let baked = names(config);
+    let mut named: Vec<(String, String)> =
+        config.lane_env.iter().map(|name| (name.clone(), "RELAY_LANE_ENV".to_owned())).collect();
+    for (lane, file) in process_lanes(&config.lanes_folder()) {
+        // One that cannot be read has its line in `relay lane ls`.
+        let names = process_config(&file).map(|lane| lane.env).unwrap_or_default();
+        named.extend(names.into_iter().map(|name| (name, lane.to_string())));
+    }
+    let is_left = |name: &str| is_set(config, name) && !baked.contains(&name);
+    let is_told = |name: &str| LEFT_OUT.iter().any(|(left, why)| *left == name && why.is_some());
+    for (name, by) in named.iter().filter(|(name, _)| is_left(name) && !is_told(name)) {
         remarks.push(format!(
-            "note: the value of {name} (RELAY_LANE_ENV) may be a key, so it is not written into the \
-             service"
+            "note: the value of {name} ({by}) may be a key, so it is not written into the service"
         ));
     }
     remarks
@@ -148,7 +215,10 @@ mod tests {
             ("DATABASE_URL", "postgres://u:hush@db"),
             ("HTTPS_PROXY", "http://u:hush@proxy:3128"),
             ("ALL_PROXY", "http://proxy:3128"),
-            ("RELAY_LANE_ENV", "MY_KEY"),
+            ("RELAY_LANE_ENV", "MY_KEY,OPENAI_BASE_URL,ANTHROPIC_BASE_URL"),
+            ("OPENAI_BASE_URL", "https://gateway.example"),
+            ("ANTHROPIC_BASE_URL", "https://u:hush@gateway.example"),
+            ("GH_TOKEN", "ghp_hush"),
             ("MY_KEY", "hush"),
             ("RELAY_HOME", ""),
             ("ANTHROPIC_API_KEY", "hush"),
@@ -162,14 +232,86 @@ mod tests {
             "RELAY_LANE_ALLOWED_DOMAINS",
             "RELAY_LANE_ENV",
             "ALL_PROXY",
+            "OPENAI_BASE_URL",
         ];
         assert_eq!(names, expected);
         assert!(!format!("{baked:?}").contains("hush"), "{baked:?}");
         let said = remarks(&config).join("\n");
-        for name in ["RELAY_TOKEN", "RELAY_GITHUB_TOKEN", "HTTPS_PROXY", "MY_KEY"] {
-            assert!(said.contains(name), "{name}: {said}");
+        for name in ["RELAY_TOKEN", "RELAY_GITHUB_TOKEN", "GH_TOKEN", "HTTPS_PROXY", "MY_KEY"] {
+            assert!(said.contains(&format!(" {name} ")), "{name}: {said}");
         }
-        assert!(!said.contains("hush"), "{said}");
+        assert!(said.contains("ANTHROPIC_BASE_URL holds a login"), "{said}");
+        assert!(!said.contains("hush") && !said.contains("DATABASE_URL"), "{said}");
+    }
+
+    /// What a room reads of the environment, by its own source: whoever adds a name decides here
+    /// whether a service has it.
+    #[test]
+    fn every_name_that_is_read_is_baked_or_left_out_by_name() {
+        let sources = [
+            include_str!("../config.rs"),
+            include_str!("start.rs"),
+            include_str!("service.rs"),
+            include_str!("../doctor/programs.rs"),
+            include_str!("../../work/walls.rs"),
+            include_str!("../../git/isolation.rs"),
+        ];
+        let product = sources.map(|source| source.split("#[cfg(test)]").next().unwrap());
+        let is_name = |word: &&str| {
+            let letters = |c: char| c.is_ascii_uppercase() || c == '_';
+            word.len() > 3 && (word.chars().all(letters) || word.ends_with("_proxy"))
+        };
+        let quoted = product.iter().flat_map(|text| text.split('"')).filter(is_name);
+        // git is told the first, and the compiler the others; neither is read here.
+        let others = ["GIT_", "CARGO_"];
+        let is_read = |name: &&str| !others.iter().any(|start| name.starts_with(start));
+        let read: Vec<&str> = quoted.filter(is_read).collect();
+        assert!(read.len() > 30 && read.contains(&"RELAY_LANE_NETWORK"), "{read:?}");
+        let config = of(&[]);
+        let baked = names(&config);
+        for name in read {
+            let left = LEFT_OUT.iter().any(|(left, _)| *left == name);
+            assert!(left || baked.contains(&name), "is {name} baked into a service, or not?");
+        }
+    }
+
+    #[test]
+    fn certificates_logins_and_places_go_with_the_service() {
+        let names = [
+            "RELAY_LANE_NETWORK",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "NODE_EXTRA_CA_CERTS",
+            "GIT_SSL_CAINFO",
+            "XDG_CONFIG_HOME",
+            "GH_CONFIG_DIR",
+            "CLAUDE_CONFIG_DIR",
+            "CODEX_HOME",
+            "GROK_HOME",
+            "http_proxy",
+            "LC_ALL",
+            "TZ",
+            // A login that stands elsewhere is hidden from the service's lanes as well.
+            "KUBECONFIG",
+        ];
+        let values = names.map(|name| (name, if name.ends_with("WORK") { "shared" } else { "/x" }));
+        let baked = environment(&of(&values)).expect("valid");
+        for name in names {
+            assert!(baked.iter().any(|(baked, _)| baked == name), "{name}: {baked:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_process_lane_is_given_by_name_is_told() {
+        let home = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(home.path().join("lanes")).expect("a folder");
+        let lane = r#"{"command":"/bin/true","env":["TOOL_KEY","LC_ALL","TOOL_UNSET"]}"#;
+        std::fs::write(home.path().join("lanes/edit.json"), lane).expect("written");
+        let home = home.path().to_str().expect("a path");
+        let config = of(&[("RELAY_HOME", home), ("TOOL_KEY", "hush"), ("LC_ALL", "C")]);
+        let told = remarks(&config);
+        let [one] = &told[..] else { panic!("{told:?}") };
+        assert!(one.contains("TOOL_KEY (process:edit)"), "{one}");
     }
 
     #[test]

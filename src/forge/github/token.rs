@@ -17,7 +17,7 @@ use crate::process::{self, Limits, Output, Program, WORKS_FOR, own_mark};
 const LIMITS: Limits =
     Limits { time: Duration::from_secs(15), stdout: 64 * 1024, stderr: 8 * 1024 };
 /// What `gh` needs of the caller's environment to find its login, and nothing else.
-const NEEDED: [&str; 15] = [
+pub const GH_ENV: &[&str] = &[
     "HOME",
     "PATH",
     "USER",
@@ -116,7 +116,7 @@ async fn ask(
     let program = Program {
         path: gh.to_owned(),
         args: args.iter().map(OsString::from).collect(),
-        env: NEEDED
+        env: GH_ENV
             .iter()
             .filter_map(|name| {
                 Some((OsString::from(name), env.get(&OsString::from(name))?.clone()))
