@@ -12,6 +12,7 @@ use relay_lanes::process::{DIALECT, SCHEMAS, schema, schemas};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::at_work::{at_work, unserved};
 use super::context::Context;
 use super::exit::Exit;
 use super::logins::{LoginState, login_states};
@@ -19,6 +20,7 @@ use super::machine;
 use super::output::Tone;
 use super::table::{Cell, Table};
 use super::time::patience;
+use crate::model::WorkerName;
 use crate::process::{WORKS_FOR, kill_marked, own_mark};
 use crate::work::lane::misnamed_lanes;
 use crate::work::probe::{LaneState, LaneStatus, probe};
@@ -81,6 +83,9 @@ struct Shown {
     status: LaneStatus,
     #[serde(flatten)]
     login: Option<LoginState>,
+    /// Workers of this machine that run and do not serve it, where none of them does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_served_by: Vec<WorkerName>,
 }
 
 impl Options {
@@ -104,7 +109,8 @@ impl Options {
 }
 
 async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result<Exit> {
-    let lanes = probe(&machine::lanes(context, true, Vec::new()).await, patience).await;
+    let looking = async { probe(&machine::lanes(context, true, Vec::new()).await, patience).await };
+    let (lanes, running) = tokio::join!(looking, at_work(context));
     if let Some(mark) = own_mark() {
         // What a program left running that was asked.
         kill_marked(WORKS_FOR, &mark);
@@ -112,7 +118,10 @@ async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result
     let mut states = login_states(context);
     let shown = |status: LaneStatus| {
         let own = states.iter().position(|state| state.lane == status.lane);
-        Shown { login: own.map(|own| states.swap_remove(own)), status }
+        // What a worker serves it found at its start, or between two tasks.
+        let not_served_by =
+            if status.served { unserved(&status.lane, &running) } else { Vec::new() };
+        Shown { login: own.map(|own| states.swap_remove(own)), not_served_by, status }
     };
     let lanes: Vec<Shown> = lanes.into_iter().map(shown).collect();
     let misnamed = misnamed_lanes(&context.config.lanes_folder());
@@ -123,7 +132,7 @@ async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result
     }
     let mut table = Table::new(["LANE", "STATE", "VERSION", "MODEL", "LOGIN"]);
     let now = context.clock.now();
-    for Shown { status: lane, login } in &lanes {
+    for Shown { status: lane, login, not_served_by } in &lanes {
         let tone = if lane.served { Tone::Good } else { Tone::Warn };
         table.row([
             lane.lane.as_str().into(),
@@ -141,7 +150,15 @@ async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result
             _ => lane.hint.as_deref(),
         };
         let hint = hint.map(|hint| format!("→ {hint}"));
-        for line in lane.remarks.iter().cloned().chain(hint) {
+        let names: Vec<&str> = not_served_by.iter().map(|name| name.as_str()).collect();
+        let again = (!names.is_empty()).then(|| {
+            format!(
+                "→ {} runs and does not serve it: it does once it has no task to do, or is started \
+                 again where it was given --lanes",
+                names.join(", ")
+            )
+        });
+        for line in lane.remarks.iter().cloned().chain(hint).chain(again) {
             let line = Cell::toned(Tone::Faint, line);
             table.row(["".into(), "".into(), "".into(), "".into(), line]);
         }

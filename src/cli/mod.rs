@@ -2,6 +2,7 @@
 //!
 //! Each command has an `Options` that clap fills and a `run(self, &Context)`.
 
+mod at_work;
 mod completions;
 mod config;
 mod context;

@@ -70,7 +70,10 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
             format!("its repository could not be looked at: {}", one_line(error))
         }
         WaitReason::NoLane { lane } => {
-            format!("no worker serves the lane {lane}: `relay lane ls` on a worker says why")
+            format!(
+                "no worker serves the lane {lane}: `relay lane ls` on a worker says why; one that \
+                 was started with --lanes serves those alone"
+            )
         }
         WaitReason::NoLabel { missing } => {
             let missing: Vec<&str> = missing.iter().map(|l| l.as_str()).collect();

@@ -242,6 +242,27 @@ fn a_task_of_a_lane_that_no_worker_serves_is_made_with_a_warning() {
 }
 
 #[test]
+fn a_lane_that_the_worker_was_not_told_of_is_said_to_be_served_by_nobody() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
+    worker.until("it waits", || worker.said().contains("waiting for work"));
+    let ls = || house.relay(&["lane", "ls", "--patience", "60"]).ok();
+    assert!(!ls().contains("does not serve it"), "{}", ls());
+    house.process_lane("late", EDIT, DONE);
+    assert!(ls().contains("→ w runs and does not serve it: "), "{}", ls());
+    let lanes = house.json(&["lane", "ls", "--json", "--patience", "60"]);
+    let lane = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "process:late");
+    assert_eq!(lane.unwrap()["not_served_by"][0], "w", "{lanes}");
+    let create = ["task", "create", "--repo", &slug, "--lane", "process:late", "--title", "x"];
+    let late = house.relay(&create);
+    assert!(late.err.contains("one that was started with --lanes serves those alone"), "{late:?}");
+    drop(worker);
+    assert!(!ls().contains("does not serve it"), "{}", ls());
+}
+
+#[test]
 fn a_broken_lane_file_fails_its_task_by_name() {
     let house = House::new();
     house.process_lane("bad", EDIT, DONE);
