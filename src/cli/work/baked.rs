@@ -256,7 +256,7 @@ mod tests {
             include_str!("../../work/walls.rs"),
             include_str!("../../git/isolation.rs"),
         ];
-        let product = sources.map(|source| source.split("#[cfg(test)]").next().unwrap());
+        let product = sources.map(|source| source.split("\nmod tests {").next().unwrap());
         let is_name = |word: &&str| {
             let letters = |c: char| c.is_ascii_uppercase() || c == '_';
             word.len() > 3 && (word.chars().all(letters) || word.ends_with("_proxy"))
