@@ -1,4 +1,5 @@
-//! The real program: a worker that runs serves what its machine has now.
+//! The real program: a worker that runs serves what its machine has now, and what it does not serve
+//! is said.
 
 use serde_json::Value;
 
@@ -44,4 +45,44 @@ fn a_lane_is_served_that_was_configured_since_the_worker_started() {
     worker.until("it serves the other alone", || lanes(&house) == ["process:other"]);
     let again = house.task(&slug, "process:other", "Two");
     ends_in_review(&house, &worker, &again);
+}
+
+#[test]
+fn a_task_of_a_lane_that_no_worker_serves_is_made_with_a_warning() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
+    worker.until("it waits", || worker.said().contains("waiting for work"));
+    let made = |lane: &str| {
+        house.relay(&["task", "create", "--repo", &slug, "--lane", lane, "--title", "x"])
+    };
+    let other = made("codex");
+    assert_eq!((other.code, other.out.as_str()), (0, "local/shop#1\n"), "{other:?}");
+    let warning = "warning: local/shop#1 waits: no worker serves the lane codex";
+    assert!(other.err.contains(warning) && other.err.contains("relay lane ls"), "{other:?}");
+    assert_eq!(house.state("local/shop#1"), "queued");
+    let own = made("process:edit");
+    assert_eq!((own.code, own.err.as_str()), (0, ""), "{own:?}");
+}
+
+#[test]
+fn a_lane_that_the_worker_was_not_told_of_is_said_to_be_served_by_nobody() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
+    worker.until("it waits", || worker.said().contains("waiting for work"));
+    let ls = || house.relay(&["lane", "ls", "--patience", "60"]).ok();
+    assert!(!ls().contains("does not serve it"), "{}", ls());
+    house.process_lane("late", EDIT, DONE);
+    assert!(ls().contains("→ w runs and does not serve it: "), "{}", ls());
+    let lanes = house.json(&["lane", "ls", "--json", "--patience", "60"]);
+    let lane = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "process:late");
+    assert_eq!(lane.unwrap()["not_served_by"][0], "w", "{lanes}");
+    let create = ["task", "create", "--repo", &slug, "--lane", "process:late", "--title", "x"];
+    let late = house.relay(&create);
+    assert!(late.err.contains("one that was started with --lanes serves those alone"), "{late:?}");
+    drop(worker);
+    assert!(!ls().contains("does not serve it"), "{}", ls());
 }

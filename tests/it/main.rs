@@ -13,6 +13,7 @@ mod corpus;
 mod crash;
 mod databases;
 mod delivery;
+mod demo;
 mod doctor;
 mod drain;
 mod egress;

@@ -223,46 +223,6 @@ fn a_word_that_is_no_lane_is_refused_before_anything_happens() {
 }
 
 #[test]
-fn a_task_of_a_lane_that_no_worker_serves_is_made_with_a_warning() {
-    let house = House::new();
-    house.process_lane("edit", EDIT, DONE);
-    let slug = house.link();
-    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
-    worker.until("it waits", || worker.said().contains("waiting for work"));
-    let made = |lane: &str| {
-        house.relay(&["task", "create", "--repo", &slug, "--lane", lane, "--title", "x"])
-    };
-    let other = made("codex");
-    assert_eq!((other.code, other.out.as_str()), (0, "local/shop#1\n"), "{other:?}");
-    let warning = "warning: local/shop#1 waits: no worker serves the lane codex";
-    assert!(other.err.contains(warning) && other.err.contains("relay lane ls"), "{other:?}");
-    assert_eq!(house.state("local/shop#1"), "queued");
-    let own = made("process:edit");
-    assert_eq!((own.code, own.err.as_str()), (0, ""), "{own:?}");
-}
-
-#[test]
-fn a_lane_that_the_worker_was_not_told_of_is_said_to_be_served_by_nobody() {
-    let house = House::new();
-    house.process_lane("edit", EDIT, DONE);
-    let slug = house.link();
-    let worker = house.work(&["--name", "w", "--lanes", "process:edit"]);
-    worker.until("it waits", || worker.said().contains("waiting for work"));
-    let ls = || house.relay(&["lane", "ls", "--patience", "60"]).ok();
-    assert!(!ls().contains("does not serve it"), "{}", ls());
-    house.process_lane("late", EDIT, DONE);
-    assert!(ls().contains("→ w runs and does not serve it: "), "{}", ls());
-    let lanes = house.json(&["lane", "ls", "--json", "--patience", "60"]);
-    let lane = lanes["lanes"].as_array().unwrap().iter().find(|l| l["lane"] == "process:late");
-    assert_eq!(lane.unwrap()["not_served_by"][0], "w", "{lanes}");
-    let create = ["task", "create", "--repo", &slug, "--lane", "process:late", "--title", "x"];
-    let late = house.relay(&create);
-    assert!(late.err.contains("one that was started with --lanes serves those alone"), "{late:?}");
-    drop(worker);
-    assert!(!ls().contains("does not serve it"), "{}", ls());
-}
-
-#[test]
 fn a_broken_lane_file_fails_its_task_by_name() {
     let house = House::new();
     house.process_lane("bad", EDIT, DONE);
@@ -590,28 +550,4 @@ fn the_log_can_be_read_and_followed() {
         assert!(followed.contains(step), "{step} is missing in:\n{followed}");
     }
     assert_eq!(house.relay(&["task", "log", &task]).ok(), followed);
-}
-
-#[test]
-fn the_demo_needs_nothing_but_path_and_home() {
-    let house = House::new();
-    let mut command = house.command(&["demo"]);
-    command.env_remove("RELAY_HOME");
-    let out = command.output().unwrap();
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
-    for word in ["checkout", "pull request", "+", "relay link", "relay task create", "relay work"] {
-        assert!(text.contains(word), "`{word}` is missing in:\n{text}");
-    }
-    assert!(!house.dir.path().join(".harness").exists(), "the demo wrote to the real home");
-}
-
-#[test]
-fn the_demo_says_that_it_made_a_folder() {
-    let house = House::new();
-    let folder = house.dir.path().join("not/there");
-    let demo = || house.relay(&["demo", "--folder", folder.to_str().unwrap()]).ok();
-    let made = format!("The folder {} was not there: it was made", folder.display());
-    assert!(demo().contains(&made));
-    assert!(!demo().contains(&made), "it is there now");
 }
