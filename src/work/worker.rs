@@ -40,6 +40,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Why a claim is given back whose answer was late.
 const LOGIN_GONE: &str = "the site's answer was late, and another run has the lane's login";
+/// The same, where a person told the worker meanwhile to take nothing of the lane, or to end.
+const TOLD_OTHERWISE: &str = "the site's answer was late, and the worker was paused or told to end";
 
 /// What a worker is and serves.
 #[derive(Clone, Debug)]
@@ -379,6 +381,10 @@ impl Loop<'_> {
                     return self.give_back(&claim, misfit).await;
                 }
                 let lane = &claim.task.lane;
+                if !self.lets_begin(lane) {
+                    self.claim_file.answered();
+                    return self.let_go(&claim, TOLD_OTHERWISE).await;
+                }
                 let mut own: Vec<_> = seats.into_iter().filter(|(of, _)| of == lane).collect();
                 if own.is_empty() {
                     // Given back meanwhile, or the claim is of an earlier asking.
@@ -386,7 +392,7 @@ impl Loop<'_> {
                 }
                 let Some((_, seat)) = own.pop() else {
                     self.claim_file.answered();
-                    return self.let_go(&claim).await;
+                    return self.let_go(&claim, LOGIN_GONE).await;
                 };
                 self.start(claim, seat);
                 self.claim_file.answered();
@@ -430,8 +436,8 @@ impl Loop<'_> {
         Ok(Claimed::Nothing)
     }
 
-    /// Gives a claim back whose login another run has by now: other machines can take the task.
-    async fn let_go(&self, claim: &Claim) -> Result<Claimed, WorkError> {
+    /// Gives a claim back that cannot be worked on by now: other machines can take the task.
+    async fn let_go(&self, claim: &Claim, why: &str) -> Result<Claimed, WorkError> {
         let release = ReleaseRequest {
             worker_id: claim.lease.worker.clone(),
             epoch: claim.lease.epoch,
@@ -439,7 +445,7 @@ impl Loop<'_> {
             pr: None,
             pr_url: None,
             summary: None,
-            error: Some(LOGIN_GONE.to_owned()),
+            error: Some(why.to_owned()),
             kept: None,
             usage: None,
             note: None,
@@ -541,6 +547,11 @@ impl Loop<'_> {
             // The lease runs out by itself; the site queues the task again.
             Err(error) => tracing::error!(%error, "a job ended without an answer"),
         }
+    }
+
+    /// Whether what was claimed of a lane may begin: it can be what was asked for before a pause.
+    fn lets_begin(&self, lane: &LaneName) -> bool {
+        self.orders.let_take(lane) && !self.draining.is_cancelled()
     }
 
     /// The lanes of which a job may begin: not paused, and not at their limit.

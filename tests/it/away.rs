@@ -3,6 +3,7 @@
 
 mod cut;
 mod kills;
+mod late;
 mod logs;
 mod outbox;
 mod proxies;

@@ -85,6 +85,30 @@ async fn a_limit_that_one_met_stops_all_who_share_the_login() {
     }
 }
 
+/// GraphQL tells its own limit in an answer that is none of an error's.
+#[tokio::test]
+async fn a_limit_that_graphql_tells_stops_everybody_for_a_minute() {
+    let (hub, shop) = hub().await;
+    let accounts = accounts(&hub);
+    let github = accounts.at(&hub.base).await.unwrap();
+    let number = shop.issue("stranger", "Add a total", "Please.");
+    shop.label(number, "agent:claude", "mona");
+    let history = github.label_history(&shop.name(), number, "agent:claude").await.unwrap();
+    let answer =
+        r#"{"data":null,"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}"#;
+    hub.next_goes_wrong("POST", "/graphql", Fault::Answer(answer));
+    let limited = ForgeError::RateLimited { until: hub.clock.now() + Duration::from_secs(60) };
+    assert_eq!(github.wording(&shop.name(), number, &history).await.unwrap_err(), limited);
+    let (_, state) = accounts.hosts().remove(0);
+    assert_eq!(state.shut.map(|(_, limit)| limit), Some(Limit::Primary));
+    hub.calls();
+    hub.clock.advance(Duration::from_secs(59));
+    assert_eq!(github.repository(&shop.name()).await.unwrap_err(), limited);
+    assert_eq!(hub.calls(), [], "a call inside the cool-down");
+    hub.clock.advance(Duration::from_secs(1));
+    assert!(github.repository(&shop.name()).await.is_ok());
+}
+
 #[tokio::test]
 async fn a_reset_is_a_time_of_githubs_clock() {
     for ahead in [3_600_000, -3_600_000] {
