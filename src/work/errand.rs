@@ -1,15 +1,15 @@
 //! One run of a lane's program, from what was prepared to its result: in its box, with its login
 //! kept in step and its way out served meanwhile. A job does it, and `relay probe`.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::beginning::beginning;
 use super::egress;
 use super::job::Stop;
 use super::lane::{Lanes, Prepared, PreparedRun};
+use super::stamp::Stamp;
 use super::stop::StopSignal;
 use super::transcript::{End, Header, Recorder};
 use super::verdict::{self, LaneResult, conclude};
@@ -128,7 +128,7 @@ impl Errand<'_> {
         let unopened = traffic.is_some_and(|traffic| !traffic.opened);
         if unopened && end.ended_by == EndedBy::Itself && end.code != Some(0) {
             let said = String::from_utf8_lossy(&end.stderr).into_owned();
-            return Ok(Ran::NoBox(redactor.text(start_of(said.trim()))));
+            return Ok(Ran::NoBox(redactor.text(&beginning(said.trim()))));
         }
         let now = self.clock.now();
         let mut result = conclude(reader, end.clone(), self.signal, now, &redactor);
@@ -177,11 +177,6 @@ enum Ran {
     NoBox(String),
 }
 
-/// Enough of an error to know it by.
-fn start_of(said: &str) -> &str {
-    said.char_indices().nth(200).map_or(said, |(at, _)| &said[..at])
-}
-
 /// Since when a run does nothing but wait for its vendor: it says so, and so never stalls.
 #[derive(Default)]
 struct Patience {
@@ -193,20 +188,6 @@ impl Patience {
     fn is_over(&mut self, waits: bool, now: Duration) -> bool {
         self.since = waits.then(|| self.since.unwrap_or(now));
         self.since.is_some_and(|since| now.saturating_sub(since) >= VENDOR_PATIENCE)
-    }
-}
-
-/// By what a program's file is told from the one that an update puts in its place.
-#[derive(PartialEq, Eq)]
-struct Stamp(Option<(PathBuf, u64, u64, u64, i64, i64)>);
-
-impl Stamp {
-    fn of(program: &Path) -> Self {
-        let seen = fs::canonicalize(program).and_then(|path| {
-            let meta = fs::metadata(&path)?;
-            Ok((path, meta.dev(), meta.ino(), meta.len(), meta.mtime(), meta.mtime_nsec()))
-        });
-        Self(seen.ok())
     }
 }
 

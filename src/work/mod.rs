@@ -6,6 +6,7 @@
 pub mod away;
 pub mod backoff;
 mod beat;
+mod beginning;
 pub mod boxing;
 pub mod canary;
 pub mod claims;
@@ -35,6 +36,7 @@ pub mod quota;
 pub mod renewal;
 pub mod ring;
 pub mod room;
+mod stamp;
 pub mod stop;
 pub mod transcript;
 pub mod verdict;

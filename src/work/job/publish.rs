@@ -2,7 +2,7 @@
 //! and recorded before the next.
 
 use super::effects::Done;
-use super::run::{Work, agent, git_stop, short, start_of};
+use super::run::{Work, agent, git_stop, short};
 use super::{Job, PATIENCE, Report, Stop};
 use crate::forge::{NewPull, Pull, PullState, Pulls, words};
 use crate::git::{Commit, GitError, Onto, Push, Pushed, Remote};
@@ -10,6 +10,7 @@ use crate::model::disk::quoted;
 use crate::model::{
     Effect, Passage, Preference, PreferenceKey, PushProblem, RepoProblem, StopReason,
 };
+use crate::work::beginning::beginning;
 use crate::work::local_pulls::LocalPulls;
 use crate::work::observer::Step;
 use std::path::Path;
@@ -80,7 +81,7 @@ impl Job {
                 format!(
                     "`{}` was rewritten while the lane ran, and the work does not fit on it: {}",
                     work.base_branch,
-                    start_of(&path)
+                    beginning(&path)
                 ),
             )),
             Onto::Commit(commit) => {
@@ -149,12 +150,12 @@ impl Job {
         let key = PreferenceKey::PushWorkflows;
         let preference = Preference::narrowest(&preferences, key, repo, lane);
         if preference.is_some_and(|preference| preference.value == "allow") {
-            self.log.line(&format!("   {} is changed, as push.workflows allows", start_of(&path)));
+            self.log.line(&format!("   {} is changed, as push.workflows allows", beginning(&path)));
             return Ok(());
         }
         Err(Stop::new(
             StopReason::RepoUnusable { why: RepoProblem::WorkflowChanged },
-            format!("the lane changed the workflow {}", start_of(&path)),
+            format!("the lane changed the workflow {}", beginning(&path)),
         ))
     }
 

@@ -18,6 +18,7 @@ use crate::model::{
     StopReason, Usage,
 };
 use crate::process::is_shortage;
+use crate::work::beginning::beginning;
 use crate::work::copies::CopyDir;
 use crate::work::errand::Errand;
 use crate::work::lane::{Prepared, TaskBrief};
@@ -260,7 +261,7 @@ impl Job {
                     }))
                 }
                 Snapshot::Refused { why, path } => {
-                    let path = start_of(&self.hidden.text(&path));
+                    let path = beginning(&self.hidden.text(&path));
                     let kept = self.rescue(mirror, &copy, &request).await;
                     let mut error = format!("what the lane left cannot be committed: {path}");
                     if let Some(kept) = &kept {
@@ -388,15 +389,6 @@ pub(super) fn git_stop(error: GitError) -> Stop {
         Some(hint) => stop.hint(hint),
         None => stop,
     }
-}
-
-/// A path of a lane's may be as long as paths get.
-pub(super) fn start_of(path: &str) -> String {
-    let mut start: String = path.chars().take(200).collect();
-    if start.len() < path.len() {
-        start.push('…');
-    }
-    start
 }
 
 /// A commit's id as people read it.

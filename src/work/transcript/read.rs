@@ -10,6 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::{End, FORMAT, Header, MOST_BYTES};
+use crate::work::beginning::beginning;
 
 /// Why a file is no transcript that can be read.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +132,7 @@ impl Transcript {
             if end.is_some() {
                 return Err(TranscriptError::AfterTheEnd(number));
             }
-            let wrong = |why: String| TranscriptError::Line { line: number, why: short(&why) };
+            let wrong = |why: String| TranscriptError::Line { line: number, why: beginning(&why) };
             match line.as_bytes() {
                 [b'>', b' ', said @ ..] => lines.push(Line::Said(said.to_vec())),
                 [b'=', b' ', coded @ ..] => {
@@ -159,15 +160,6 @@ fn text(line: &[u8], number: usize) -> Result<&str, TranscriptError> {
     std::str::from_utf8(line).map_err(|_| TranscriptError::NotUtf8(number))
 }
 
-/// The beginning of what a file says: it may be all of its 20 MiB.
-pub(super) fn short(text: &str) -> String {
-    const CHARS: usize = 200;
-    match text.char_indices().nth(CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
-}
-
 fn header(line: &str) -> Result<Header, TranscriptError> {
     /// What every version of the format has.
     #[derive(Deserialize)]
@@ -176,10 +168,11 @@ fn header(line: &str) -> Result<Header, TranscriptError> {
         #[serde(default)]
         relay: String,
     }
-    let no = |error: serde_json::Error| TranscriptError::NoTranscript(short(&error.to_string()));
+    let no =
+        |error: serde_json::Error| TranscriptError::NoTranscript(beginning(&error.to_string()));
     let AnyVersion { transcript, relay } = serde_json::from_str(line).map_err(no)?;
     if transcript > u64::from(FORMAT) {
-        return Err(TranscriptError::Newer { format: transcript, relay: short(&relay) });
+        return Err(TranscriptError::Newer { format: transcript, relay: beginning(&relay) });
     }
     let header: Header = serde_json::from_str(line).map_err(no)?;
     if header.transcript != FORMAT {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use relay_lanes::Said;
 
-use super::read::short;
 use super::{LeftOut, Line, Transcript, TranscriptError};
 use crate::model::{LaneName, StopReason};
 use crate::process::{LaneEnd, Redactor};
 use crate::work::StopSignal;
+use crate::work::beginning::beginning;
 use crate::work::lane::reader_of;
 use crate::work::verdict::{LaneResult, conclude};
 
@@ -38,7 +38,7 @@ impl Replayed {
 /// When this relay has no such lane.
 pub fn replay(transcript: &Transcript) -> Result<Replayed, TranscriptError> {
     let header = &transcript.header;
-    let unknown = || TranscriptError::UnknownLane(short(&header.lane));
+    let unknown = || TranscriptError::UnknownLane(beginning(&header.lane));
     let lane: LaneName = header.lane.parse().map_err(|_| unknown())?;
     let key = header.task.to_string();
     let mut reader = reader_of(&lane, header.model.as_deref(), &key).ok_or_else(unknown)?;
