@@ -2,16 +2,14 @@
 //! it: chat completions for the work, responses for a session's title, the list of models, and an
 //! issuer of logins that knows nobody.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
+use super::loopback::Loopback;
 use super::model::Step;
 
 /// The model it has.
@@ -24,8 +22,7 @@ pub struct Chat {
     /// Where it listens, on 127.0.0.1.
     pub port: u16,
     seen: Arc<Seen>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Loopback,
 }
 
 struct Seen {
@@ -37,29 +34,16 @@ struct Seen {
 impl Chat {
     /// Starts it on a free port. Without `tells_cost` its answers have no price.
     pub fn start(tells_cost: bool, steps: impl IntoIterator<Item = Step>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
         let steps = steps.into_iter().collect();
         let seen = Arc::new(Seen { steps, tells_cost, requests: Mutex::default() });
-        let (stop, stopped) = oneshot::channel();
-        let app = axum::Router::new().fallback(answer).with_state(Arc::clone(&seen));
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                tokio::select! {
-                    ended = axum::serve(listener, app) => ended.unwrap(),
-                    _ = stopped => {}
-                }
-            });
-        });
-        Self { port, seen, stop: Some(stop), thread: Some(thread) }
+        let server =
+            Loopback::start(axum::Router::new().fallback(answer).with_state(Arc::clone(&seen)));
+        Self { port: server.port, seen, server }
     }
 
     /// The address a client is given.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.server.url()
     }
 
     /// The logins that chat requests came with, and their bodies, in their order.
@@ -74,15 +58,6 @@ impl Chat {
         let messages = last["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let tools = messages.iter().filter(|message| message["role"] == "tool");
         tools.map(|message| text(&message["content"])).collect()
-    }
-}
-
-impl Drop for Chat {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

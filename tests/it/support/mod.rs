@@ -21,6 +21,8 @@ pub mod hosted;
 pub mod house;
 pub mod lfs;
 #[cfg(target_os = "linux")]
+pub mod loopback;
+#[cfg(target_os = "linux")]
 pub mod model;
 #[cfg(target_os = "linux")]
 pub mod network;

@@ -1,15 +1,14 @@
 //! A scripted model server on loopback: Anthropic's messages API, and OpenAI's responses API, as far
 //! as the real programs need them. It answers from a list of steps and keeps every request.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+
+use super::loopback::Loopback;
 
 /// What the model does next. The step taken is the number of tool results it was given so far;
 /// past the end the last one is taken again.
@@ -36,8 +35,7 @@ pub struct Model {
     /// Where it listens, on 127.0.0.1.
     pub port: u16,
     seen: Arc<Seen>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    server: Loopback,
 }
 
 #[derive(Debug)]
@@ -50,32 +48,19 @@ struct Seen {
 impl Model {
     /// Starts it on a free port.
     pub fn start(steps: impl IntoIterator<Item = Step>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Seen {
             steps: steps.into_iter().collect(),
             requests: Mutex::default(),
             logins: Mutex::default(),
         });
-        let (stop, stopped) = oneshot::channel();
-        let app = axum::Router::new().fallback(answer).with_state(Arc::clone(&seen));
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                tokio::select! {
-                    ended = axum::serve(listener, app) => ended.unwrap(),
-                    _ = stopped => {}
-                }
-            });
-        });
-        Self { port, seen, stop: Some(stop), thread: Some(thread) }
+        let server =
+            Loopback::start(axum::Router::new().fallback(answer).with_state(Arc::clone(&seen)));
+        Self { port: server.port, seen, server }
     }
 
     /// The address a client is given.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        self.server.url()
     }
 
     /// The bodies of the messages asked for, in their order.
@@ -86,15 +71,6 @@ impl Model {
     /// What each request of the responses API showed for its login.
     pub fn logins(&self) -> Vec<String> {
         self.seen.logins.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
