@@ -52,7 +52,7 @@ pub(super) fn login_states(context: &Context) -> Vec<LoginState> {
             Shut::OutOfQuota(until) => state.out_of_quota_until = Some(until),
             Shut::Refused { until, .. } => state.refused_until = Some(until),
             Shut::InUse(holder) => state.in_use_by = holder,
-            Shut::ForgeLimit(_) | Shut::NoLock(_) | Shut::Gone(_) => {}
+            Shut::ForgeLimit(_) | Shut::VendorAway(_) | Shut::NoLock(_) | Shut::Gone(_) => {}
         }
         Some(state)
     };

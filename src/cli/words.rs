@@ -195,6 +195,9 @@ pub fn shut(why: &Shut, now: Timestamp) -> String {
         Shut::ForgeLimit(at) => {
             format!("the forge's rate limit is used up {}", until(now, *at))
         }
+        Shut::VendorAway(at) => {
+            format!("its vendor did not answer: nothing of it is taken {}", until(now, *at))
+        }
         Shut::Refused { until: at, log_in } => {
             let lane = log_in.split(' ').next().unwrap_or_default();
             format!(

@@ -85,8 +85,8 @@ pub enum Disposition {
     /// The lane's side broke: again by itself, after a short pause, a limited number of times,
     /// since each costs a run.
     Retry,
-    /// What lies outside of the run is away (the forge, the host, the disk): again by itself until
-    /// it is back. No outage, however long, fails a task.
+    /// What lies outside of the run is away (the vendor, the forge, the host, the disk): again by
+    /// itself until it is back. No outage, however long, fails a task.
     Wait,
     /// Back to the queue at once: the worker gave it up, the task is not to blame.
     Requeue,
@@ -120,8 +120,9 @@ impl StopReason {
             Self::Cancelled => Disposition::Cancel,
             Self::Quota { until } | Self::ForgeLimited { until } => Disposition::Park(*until),
             Self::LeaseLost | Self::WorkerStopped => Disposition::Requeue,
-            Self::Stalled | Self::VendorUnreachable | Self::Crashed => Disposition::Retry,
-            Self::RepoUnusable {
+            Self::Stalled | Self::Crashed => Disposition::Retry,
+            Self::VendorUnreachable
+            | Self::RepoUnusable {
                 why: RepoProblem::Unreachable | RepoProblem::Machine | RepoProblem::Disk,
             }
             | Self::PushRefused { why: PushProblem::Unreachable }
@@ -281,7 +282,8 @@ mod tests {
     #[test]
     fn only_infrastructure_is_tried_again_by_itself() {
         assert_eq!(StopReason::NoChanges.disposition(), Disposition::Fail);
-        assert_eq!(StopReason::VendorUnreachable.disposition(), Disposition::Retry);
+        assert_eq!(StopReason::Stalled.disposition(), Disposition::Retry);
+        assert_eq!(StopReason::VendorUnreachable.disposition(), Disposition::Wait);
         let away = StopReason::RepoUnusable { why: RepoProblem::Disk };
         assert_eq!(away.disposition(), Disposition::Wait);
         assert_eq!(StopReason::WorkerStopped.disposition(), Disposition::Requeue);

@@ -303,17 +303,19 @@ mod tests {
 
     #[test]
     fn an_outage_fails_no_task_however_long_it_lasts() {
-        let away = StopReason::PushRefused { why: PushProblem::Unreachable };
-        let mut retries = 0;
-        for _ in 0..100 {
-            let next = Next::after(&away, retries, Timestamp(0));
-            assert_eq!(next.state, TaskState::Parked);
-            retries = next.retries;
+        let forge = StopReason::PushRefused { why: PushProblem::Unreachable };
+        for away in [forge, StopReason::VendorUnreachable] {
+            let mut retries = 0;
+            for _ in 0..100 {
+                let next = Next::after(&away, retries, Timestamp(0));
+                assert_eq!(next.state, TaskState::Parked, "{away}");
+                retries = next.retries;
+            }
+            assert_eq!(
+                Next::after(&StopReason::Crashed, retries, Timestamp(0)).state,
+                TaskState::Parked
+            );
         }
-        assert_eq!(
-            Next::after(&StopReason::Crashed, retries, Timestamp(0)).state,
-            TaskState::Parked
-        );
         assert_eq!(
             Next::after(&StopReason::Crashed, RETRIES, Timestamp(0)).state,
             TaskState::Failed

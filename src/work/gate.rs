@@ -11,6 +11,7 @@ use super::job::Context;
 use super::lane::Installed;
 use super::login::{CLAIMING, Holder, NoSeat, Seat, Whose, look};
 use super::quota::{MOST, Marks, Said};
+use super::rest::Rests;
 use crate::model::{Disposition, LaneName, StopReason, Timestamp};
 
 /// How often a login that another run is under is looked at.
@@ -25,6 +26,8 @@ pub enum Shut {
     OutOfQuota(Timestamp),
     /// The forge's limit is used up, which the lane's last task ran into.
     ForgeLimit(Timestamp),
+    /// The vendor did not answer the lane's last run.
+    VendorAway(Timestamp),
     /// The vendor refused the login, which has not changed since. It is tried again then.
     Refused {
         /// When.
@@ -55,6 +58,8 @@ pub struct Gate {
     pid: u32,
     /// Lanes whose last task ran into the forge's limit.
     limits: Vec<(LaneName, Timestamp)>,
+    /// Lanes whose vendor did not answer.
+    rests: Rests,
     /// What was said of the shut ones, so that it is said once.
     told: BTreeMap<LaneName, Shut>,
 }
@@ -64,7 +69,7 @@ impl Gate {
     #[must_use]
     pub fn new(shared: Arc<Context>) -> Self {
         let pid = std::process::id();
-        Self { shared, pid, limits: Vec::new(), told: BTreeMap::new() }
+        Self { shared, pid, limits: Vec::new(), rests: Rests::default(), told: BTreeMap::new() }
     }
 
     /// Those of `served` that are open; a person is told of the others, once each.
@@ -117,6 +122,7 @@ impl Gate {
 
     /// A job of `lane` ended. What it showed of its login is marked as it ends.
     pub fn ended(&mut self, lane: &LaneName, reason: &StopReason) {
+        self.rests.ended(lane, reason, self.shared.clock.uptime());
         if let (StopReason::ForgeLimited { .. }, Disposition::Park(until)) =
             (reason, reason.disposition())
         {
@@ -144,7 +150,10 @@ impl Gate {
     fn look(&self, why: &Shut) -> Duration {
         match why {
             Shut::InUse(_) => LOOK_AT_LOGIN,
-            Shut::OutOfQuota(until) | Shut::ForgeLimit(until) | Shut::Refused { until, .. } => {
+            Shut::OutOfQuota(until)
+            | Shut::ForgeLimit(until)
+            | Shut::VendorAway(until)
+            | Shut::Refused { until, .. } => {
                 let left = until.since(self.shared.clock.now());
                 left.clamp(Duration::from_millis(10), LOOK)
             }
@@ -158,6 +167,9 @@ impl Gate {
         if let Some(until) = limit.map(|(_, until)| *until).max() {
             return Some(Shut::ForgeLimit(until));
         }
+        if let Some(left) = self.rests.left(lane, self.shared.clock.uptime()) {
+            return Some(Shut::VendorAway(now + left));
+        }
         let installed = self.shared.lanes.installed(lane)?;
         if installed.is_gone() {
             return installed.program.clone().map(Shut::Gone);
@@ -170,7 +182,7 @@ impl Gate {
         // Its own run is nothing to tell.
         let is_own = matches!(&why, Shut::InUse(Some(holder)) if holder.pid == self.pid);
         let same = |told: &Shut| match (told, &why) {
-            (Shut::InUse(_), Shut::InUse(_)) => true,
+            (Shut::InUse(_), Shut::InUse(_)) | (Shut::VendorAway(_), Shut::VendorAway(_)) => true,
             (told, why) => told == why,
         };
         if is_own || self.told.get(lane).is_some_and(same) {

@@ -57,6 +57,31 @@ fn a_limit_parks_its_task_and_a_worker_that_starts_again_leaves_the_login_alone(
 }
 
 #[test]
+fn a_vendor_that_is_away_fails_no_task_and_is_not_asked_for_each_of_them() {
+    let person = Person::new();
+    person.vendor_refuses(503, "API Error: 503 Service Unavailable");
+    let tasks = [person.task("claude"), person.task("claude"), person.task("claude")];
+    person.drain();
+    assert_eq!(person.calls(), 1, "the others were tried as well");
+    assert_eq!(person.stop(&tasks[0])["reason"], "vendor_unreachable");
+    assert!(person.is(&tasks[0], "parked"));
+    assert!(person.is(&tasks[1], "queued") && person.is(&tasks[2], "queued"));
+    // A login is not to blame for it.
+    assert_eq!(person.marks(), Vec::<String>::new());
+
+    let open = person.task(EDIT);
+    let worker = person.work("1");
+    worker.until("its word", || {
+        worker.said().contains("claude: its vendor did not answer: nothing of it is taken until ")
+    });
+    worker.until("the task of the other lane", || person.is(&open, "review"));
+    drop(worker);
+    person.vendor_says("");
+    person.drain();
+    assert!(person.is(&tasks[2], "review"), "the next start goes on");
+}
+
+#[test]
 fn a_lane_is_claimed_for_again_when_its_time_has_come_without_a_restart() {
     let person = Person::new();
     person.vendor_limits_until(now() / 1000 + 3 * 3600);

@@ -22,6 +22,7 @@ super::on_each_database!(
     finish_goes_where_the_reason_says,
     a_finish_may_be_repeated,
     infrastructure_is_tried_five_times_in_a_row,
+    an_outage_is_waited_for_however_long_it_lasts,
     a_quota_parks_until_its_time,
     usage_that_was_not_reported_is_not_zero,
     a_start_is_told_once,
@@ -317,7 +318,7 @@ async fn infrastructure_is_tried_five_times_in_a_row(b: Bench) {
     let id = b.task(1).await;
     let crash = async || {
         let lease = b.claim(&hand).await.expect("work").lease.reference();
-        b.finish(&lease, &hand, StopReason::VendorUnreachable).await.expect("an end")
+        b.finish(&lease, &hand, StopReason::Stalled).await.expect("an end")
     };
     for seconds in [10, 20, 40, 80, 160] {
         let task = crash().await;
@@ -341,6 +342,22 @@ async fn infrastructure_is_tried_five_times_in_a_row(b: Bench) {
     b.finish(&lease, &hand, StopReason::WorkerStopped).await.expect("an end");
     let task = crash().await;
     assert_eq!(task.parked_until, Some(b.now() + relay::queue::RETRY_FIRST));
+}
+
+async fn an_outage_is_waited_for_however_long_it_lasts(b: Bench) {
+    let hand = b.worker("desk", &["claude"]).await;
+    b.task(1).await;
+    for seconds in [10, 20, 40, 80, 160, 160, 160, 160] {
+        let lease = b.claim(&hand).await.expect("work").lease.reference();
+        let task = b.finish(&lease, &hand, StopReason::VendorUnreachable).await.expect("an end");
+        let until = b.now() + std::time::Duration::from_secs(seconds);
+        assert_eq!((task.state, task.parked_until), (TaskState::Parked, Some(until)));
+        b.advance(seconds);
+    }
+    // What the lane does itself after that is not its last.
+    let lease = b.claim(&hand).await.expect("work").lease.reference();
+    let task = b.finish(&lease, &hand, StopReason::Stalled).await.expect("an end");
+    assert_eq!(task.state, TaskState::Parked);
 }
 
 async fn a_quota_parks_until_its_time(b: Bench) {

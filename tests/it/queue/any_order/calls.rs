@@ -203,6 +203,9 @@ impl World {
             }
         };
         assert_eq!(after.stop_reason == Some(StopReason::Quarantined), quarantined, "{after:?}");
+        if *reason == StopReason::VendorUnreachable {
+            assert_eq!(after.state, relay::model::TaskState::Parked, "an outage fails no task");
+        }
         self.ended(&lease.task);
     }
 
