@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+mod calendar;
 pub mod claude;
 pub mod codex;
 pub mod fx;

@@ -101,9 +101,9 @@ fn a_quota_with_and_without_its_end() {
     let minutes = |n: i64| Reason::Quota { until_ms: Some(NOW_MS + n * 60_000) };
     assert_eq!(recorded!("quota_date", 1).1.reason, minutes(113));
     assert_eq!(recorded!("quota_time", 1).1.reason, minutes(30));
-    for (_, verdict) in
-        [recorded!("quota", 1), recorded!("rate_limited", 1), recorded!("rate_limited_midway", 1)]
-    {
+    let soon = Reason::Quota { until_ms: Some(NOW_MS + 20_000) };
+    assert_eq!(recorded!("rate_limited_midway", 1).1.reason, soon);
+    for (_, verdict) in [recorded!("quota", 1), recorded!("rate_limited", 1)] {
         assert_eq!(verdict.reason, Reason::Quota { until_ms: None }, "{verdict:?}");
     }
     let later = Exit { now_ms: NOW_MS + 24 * 3600 * 1000, ..exit(1) };

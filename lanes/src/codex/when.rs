@@ -1,17 +1,14 @@
 //! When a usage limit ends, from the vendor's words: `try again at Nov 30th, 2026 12:53 AM.`, or on
-//! the same day `try again at 12:53 PM.`. The times are UTC's (see [`super::ENV`]).
+//! the same day `try again at 12:53 PM.`; of a rate limit `try again in 1m20.5s`. The times are UTC's
+//! (see [`super::ENV`]).
 
-/// A day, in milliseconds.
-const DAY: i64 = 24 * 3600 * 1000;
-/// An end further off than this is not believed: two months.
-const FAR: i64 = 62 * DAY;
-/// A time that has just passed is the end of a limit, not tomorrow's.
-const JUST_PASSED: i64 = 3600 * 1000;
-
-const MONTHS: &str = "janfebmaraprmayjunjulaugsepoctnovdec";
+use crate::calendar::{believable, date, next_at, of_day};
 
 /// The end in milliseconds since 1970, where it is told and believable at `now`.
 pub fn quota_until(said: &str, now: i64) -> Option<i64> {
+    if let Some((_, told)) = said.split_once("try again in ") {
+        return believable(now.saturating_add(span(told)?), now);
+    }
     let told = said.split_once("try again at ")?.1;
     let words: Vec<&str> = told
         .split([' ', ','])
@@ -19,47 +16,45 @@ pub fn quota_until(said: &str, now: i64) -> Option<i64> {
         .filter(|word| !word.is_empty())
         .collect();
     let until = match words[..] {
-        [clock, half, ..] if clock.contains(':') => {
-            let midnight = now.saturating_sub(now.rem_euclid(DAY));
-            let today = midnight.saturating_add(of_day(clock, half)?);
-            let has_passed = today < now.saturating_sub(JUST_PASSED);
-            if has_passed { today.saturating_add(DAY) } else { today }
+        [clock, half, ..] if clock.contains(':') => next_at(of_day(clock, half)?, now),
+        [month, day, year, clock, half, ..] if clock.contains(':') => {
+            date(month, day, year.parse().ok()?)? + of_day(clock, half)?
         }
-        [month, day, year, clock, half, ..] => date(month, day, year)? + of_day(clock, half)?,
         _ => return None,
     };
-    (now..=now.saturating_add(FAR)).contains(&until).then_some(until)
+    believable(until, now)
 }
 
-fn of_day(clock: &str, half: &str) -> Option<i64> {
-    let (hour, minute) = clock.split_once(':')?;
-    let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
-    let noon = match half.to_ascii_lowercase().as_str() {
-        "am" => 0,
-        "pm" => 12,
+/// How long `20s`, `1h2m3.5s`, `3 days, 20 minutes` or `2 hours and 5 minutes` is, in milliseconds,
+/// up to the first word that is none of it.
+fn span(told: &str) -> Option<i64> {
+    let (mut left, mut ms) = (told, None::<f64>);
+    loop {
+        left = left.trim_start_matches([' ', ',']);
+        left = left.strip_prefix("and ").unwrap_or(left);
+        let digits = left.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let number = &left[..left.len() - digits.len()];
+        let word = digits.trim_start();
+        let after = word.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = unit(&word[..word.len() - after.len()]);
+        let (Ok(number), Some(unit)) = (number.parse::<f64>(), unit) else {
+            return ms.map(|ms| ms.ceil() as i64);
+        };
+        ms = Some(ms.unwrap_or_default() + number * unit);
+        left = after;
+    }
+}
+
+/// A unit of time, in milliseconds.
+fn unit(word: &str) -> Option<f64> {
+    Some(match word {
+        "ms" => 1.0,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1000.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000.0,
+        "d" | "day" | "days" => 86_400_000.0,
         _ => return None,
-    };
-    let sane = (1..=12).contains(&hour) && (0..60).contains(&minute);
-    sane.then(|| ((hour % 12 + noon) * 60 + minute) * 60_000)
-}
-
-/// The beginning of a day: `Nov`, `30th`, `2026`.
-fn date(month: &str, day: &str, year: &str) -> Option<i64> {
-    let at = MONTHS.find(&month.get(..3)?.to_ascii_lowercase())?;
-    let month = i64::try_from(at / 3).ok().filter(|_| at % 3 == 0)? + 1;
-    let day: i64 = day.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
-    let year: i64 = year.parse().ok()?;
-    let sane = (1..=31).contains(&day) && (2000..=9999).contains(&year);
-    sane.then(|| days_since_1970(year, month, day) * DAY)
-}
-
-/// Counts years from March, so that a leap day is the last of its year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    // The first of March of year 0 was 719,468 days before 1970.
-    365 * year + leap_days + of_year - 719_468
+    })
 }
 
 #[cfg(test)]
@@ -95,10 +90,35 @@ mod tests {
             "try again at Nov 28th, 2026 12:53 AM.",
             "try again at Nov 30th, 2036 12:53 AM.",
             "try again at Smarch 30th, 2026 12:53 AM.",
+            "try again in",
+            "try again in a moment.",
+            "try again in 20.",
+            "try again in 20 parsecs",
+            "try again in . s",
+            "try again in 63 days",
+            "try again in 99999999999999999999 days",
+            "try again in 20é",
             "try again at éé 30th, 2026 12:53 AM.",
             "try again at Nov 99999999999999999999th, 2026 12:53 AM.",
         ] {
             assert_eq!(minutes_from_now(said), None, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_time_from_now() {
+        for (said, seconds) in [
+            ("Rate limit reached. Please try again in 20s.", 20),
+            ("Please try again in 6m0s. Visit", 360),
+            ("try again in 1h2m3.5s.", 3724),
+            ("try again in 28ms.", 1),
+            ("try again in 45 minutes", 45 * 60),
+            ("try again in 3 days 20 minutes.", 3 * 86_400 + 20 * 60),
+            ("try again in 2 hours, 1 minute and 5 seconds or upgrade", 2 * 3600 + 65),
+            ("try again in 1 hour and then 5 minutes", 3600),
+        ] {
+            let until = quota_until(said, NOW).map(|until| (until - NOW + 999) / 1000);
+            assert_eq!(until, Some(seconds), "{said}");
         }
     }
 
@@ -109,24 +129,12 @@ mod tests {
             for said in [
                 "try again at 11:30 PM.",
                 "try again at 12:00 AM.",
+                "try again in 20s",
                 "try again at Nov 30th, 2026 12:53 AM.",
             ] {
                 let until = quota_until(said, now);
                 assert!(until.is_none_or(|until| until >= now), "{said} at {now}: {until:?}");
             }
-        }
-    }
-
-    #[test]
-    fn days_are_counted_as_calendars_do() {
-        for ((year, month, day), days) in [
-            ((1970, 1, 1), 0),
-            ((2000, 2, 29), 11_016),
-            ((2000, 3, 1), 11_017),
-            ((2026, 11, 30), 20_787),
-            ((2100, 3, 1), 47_541),
-        ] {
-            assert_eq!(days_since_1970(year, month, day), days, "{year}-{month}-{day}");
         }
     }
 }
