@@ -14,6 +14,7 @@ mod outcome;
 mod recorded;
 mod stream;
 mod usage;
+mod when;
 
 pub use argv::{ALLOWED_TOOLS, REFUSED_TOOLS, TOOLS, invocation};
 pub use login::{login, version};

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::usage::usage;
+use super::when::resets;
+use crate::calendar::believable;
 use crate::{Exit, Reason, SUMMARY_BYTES, Verdict, text};
 
 /// The most characters of an error shown.
 const ERROR_CHARS: usize = 600;
-/// A quota's reset further off than this is not believed: two months, in milliseconds.
-const FAR_MS: i64 = 62 * 24 * 3600 * 1000;
 
 /// What the events said that the end depends on.
 #[derive(Default)]
@@ -128,12 +128,14 @@ fn request_failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Reason {
     }
 }
 
-/// When the quota opens again: told in a row of its own, or at the end of an older program's
-/// text as seconds after a bar.
+/// When the quota opens again: told in a row of its own, else in the text, where an older program
+/// has it as seconds after a bar.
 fn quota_until(seen: &Seen, said: &str, now_ms: i64) -> Option<i64> {
-    let in_text = || said.rsplit_once('|')?.1.trim().parse::<i64>().ok()?.checked_mul(1000);
-    let until = seen.quota_until_ms.or_else(in_text)?;
-    (now_ms..=now_ms.saturating_add(FAR_MS)).contains(&until).then_some(until)
+    let seconds = || said.rsplit_once('|')?.1.trim().parse::<i64>().ok()?.checked_mul(1000);
+    match seen.quota_until_ms.or_else(seconds) {
+        Some(until) => believable(until, now_ms),
+        None => resets(said, now_ms),
+    }
 }
 
 /// The program said "done" and then did not end cleanly.

@@ -135,6 +135,14 @@ fn a_quota_with_and_without_its_end() {
     let (_, quota) = recorded!("quota", 1);
     assert_eq!(quota.reason, Reason::Quota { until_ms: Some(1_796_000_000_000) });
     assert_eq!(error(&quota), "You've hit your 5-hour limit · resets 12:53am (UTC)");
+    // The text alone, to the minute.
+    let transcript = include_str!("../../tests/claude/quota.jsonl");
+    let wordless = transcript.replace("rate_limit_event", "later").replace("resetsAt", "later");
+    let (_, told) = read(&wordless, &Exit { now_ms: 1_795_993_200_000, ..exit(1) });
+    assert_eq!(told.reason, Reason::Quota { until_ms: Some(1_795_999_980_000) });
+    let elsewhere = wordless.replace("(UTC)", "(Europe/Berlin)");
+    let (_, told) = read(&elsewhere, &Exit { now_ms: 1_795_993_200_000, ..exit(1) });
+    assert_eq!(told.reason, Reason::Quota { until_ms: None }, "a zone that is only a name");
     let (_, limited) = recorded!("rate_limited", 1);
     assert_eq!(limited.reason, Reason::Quota { until_ms: None });
 
