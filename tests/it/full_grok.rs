@@ -333,7 +333,7 @@ fn full_what_the_vendor_refuses_is_told_by_its_name() {
     let turns = [command("git status"), command("git status"), command("git status")];
     for (steps, more, reason) in [
         (vec![Step::Refuse(401, "Invalid API key provided.", &[])], None, "not_logged_in"),
-        (vec![Step::Refuse(402, "out of credits", &[])], None, "vendor_error"),
+        (vec![Step::Refuse(402, "out of credits", &[])], None, "quota"),
         (vec![Step::Refuse(429, "Too many requests", &[])], None, "quota"),
         (turns.to_vec(), Some("2"), "max_turns"),
     ] {

@@ -57,6 +57,25 @@ fn a_limit_parks_its_task_and_a_worker_that_starts_again_leaves_the_login_alone(
 }
 
 #[test]
+fn an_account_without_credit_fails_no_task_and_rests_until_it_is_paid() {
+    let person = Person::new();
+    person.vendor_refuses(400, "Credit balance is too low");
+    let (first, second) = (person.task("claude"), person.task("claude"));
+    person.drain();
+    assert_eq!(person.stop(&first)["reason"], "quota");
+    assert!(person.is(&first, "parked") && person.is(&second, "queued"));
+    assert_eq!(person.calls(), 1, "the second was tried as well");
+    let told = person.house.relay(&["task", "get", &first]).ok();
+    assert!(told.contains("Credit balance is too low"), "{told}");
+    assert!(told.contains("billing page of Anthropic's Console"), "{told}");
+    person.vendor_says("quiet");
+    person.probe("claude", &[]).ok();
+    person.vendor_says("");
+    person.drain();
+    assert!(person.is(&second, "review"));
+}
+
+#[test]
 fn a_vendor_that_is_away_fails_no_task_and_is_not_asked_for_each_of_them() {
     let person = Person::new();
     person.vendor_refuses(503, "API Error: 503 Service Unavailable");

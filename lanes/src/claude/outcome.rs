@@ -14,6 +14,10 @@ use crate::{Exit, Reason, SUMMARY_BYTES, Verdict, text};
 /// The most characters of an error shown.
 const ERROR_CHARS: usize = 600;
 
+/// Where credit is bought.
+const NO_CREDIT: &str = "the account has no credit left: add some on the billing page of \
+                         Anthropic's Console, then `relay probe claude`";
+
 /// What the events said that the end depends on.
 #[derive(Default)]
 pub struct Seen {
@@ -104,7 +108,18 @@ fn failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Verdict {
         (_, "aborted_tools" | "aborted_streaming") => Reason::Crashed,
         _ => request_failure(seen, result, exit),
     };
-    failed(reason, &first_error(result))
+    let verdict = failed(reason, &first_error(result));
+    let is_unpaid =
+        matches!(verdict.reason, Reason::Quota { .. }) && is_out_of_credit(seen, result);
+    if is_unpaid { Verdict { hint: Some(NO_CREDIT.to_owned()), ..verdict } } else { verdict }
+}
+
+/// Whether the account has to be paid for: the vendor answers so to each request, as of a quota.
+fn is_out_of_credit(seen: &Seen, result: &Value) -> bool {
+    let said = first_error(result).to_lowercase();
+    result["api_error_status"] == 402
+        || seen.api_error.as_deref() == Some("billing_error")
+        || ["credit balance is too low", "credit balance too low"].iter().any(|w| said.contains(w))
 }
 
 /// Which failure of a request ended the run: the status where a server answered, else the
@@ -114,6 +129,9 @@ fn request_failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Reason {
     match (result["api_error_status"].as_u64(), word) {
         (Some(401), _) | (_, "authentication_failed") => Reason::NotLoggedIn,
         (Some(429), _) | (_, "rate_limit" | "usage_limit_reached") => {
+            Reason::Quota { until_ms: quota_until(seen, &first_error(result), exit.now_ms) }
+        }
+        _ if is_out_of_credit(seen, result) => {
             Reason::Quota { until_ms: quota_until(seen, &first_error(result), exit.now_ms) }
         }
         // 529 is "overloaded": the vendor is there and asks to come again later.

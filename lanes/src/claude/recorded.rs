@@ -155,6 +155,29 @@ fn a_quota_with_and_without_its_end() {
 }
 
 #[test]
+fn an_account_without_credit_is_out_of_quota_until_it_is_paid() {
+    let unpaid = |verdict: &Verdict| {
+        assert_eq!(verdict.reason, Reason::Quota { until_ms: None }, "{verdict:?}");
+        assert!(verdict.hint.as_deref().unwrap().contains("billing page of Anthropic"));
+    };
+    let (_, verdict) = recorded!("no_credit", 1);
+    unpaid(&verdict);
+    assert_eq!(error(&verdict), "Credit balance is too low");
+    // Each sign alone.
+    let rows = include_str!("../../tests/claude/no_credit.jsonl");
+    let by_words = rows.replace("billing_error", "later");
+    let by_field = rows.replace("Credit balance is too low", "no");
+    let by_status = by_words.replace("Credit balance is too low", "no").replace("400", "402");
+    for rows in [by_words.as_str(), by_field.as_str(), by_status.as_str()] {
+        assert_ne!(rows, include_str!("../../tests/claude/no_credit.jsonl"));
+        unpaid(&read(rows, &exit(1)).1);
+    }
+    let other = by_words.replace("Credit balance is too low", "no");
+    assert_eq!(read(&other, &exit(1)).1.reason, Reason::VendorError);
+    assert_eq!(recorded!("rate_limited", 1).1.hint, None, "a limit is not mended by money");
+}
+
+#[test]
 fn a_vendor_that_does_not_answer() {
     for (_, verdict) in
         [recorded!("unreachable", 1), recorded!("overloaded", 1), recorded!("server_error", 1)]
@@ -170,7 +193,6 @@ fn a_vendor_that_answers_no() {
     for ((_, verdict), part) in [
         (recorded!("no_model", 1), "selected model"),
         (recorded!("max_output", 1), "output token maximum"),
-        (recorded!("no_credit", 1), "Credit balance is too low"),
     ] {
         assert_eq!(verdict.reason, Reason::VendorError, "{verdict:?}");
         assert!(error(&verdict).contains(part));

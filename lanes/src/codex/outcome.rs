@@ -10,6 +10,10 @@ use crate::{Exit, Reason, SUMMARY_BYTES, Verdict, text};
 /// The most characters of an error shown.
 const ERROR_CHARS: usize = 600;
 
+/// Where credit is bought.
+const NO_CREDIT: &str = "the account has no credit left, or is at its spend cap: see OpenAI's billing \
+                         page (of ChatGPT the usage page of its settings), then `relay probe codex`";
+
 /// What the events said that the end depends on.
 #[derive(Default)]
 pub struct Seen {
@@ -94,10 +98,22 @@ fn done(seen: &Seen) -> Verdict {
 
 fn failure(said: &str, exit: &Exit<'_>) -> Verdict {
     let said = &inner(said);
+    if is_out_of_credit(said) {
+        let unpaid = failed(Reason::Quota { until_ms: None }, said);
+        return Verdict { hint: Some(NO_CREDIT.to_owned()), ..unpaid };
+    }
     match reason(said, exit.now_ms) {
         _ if said.is_empty() => failed(Reason::VendorError, "codex failed without a word"),
         reason => failed(reason, said),
     }
+}
+
+/// Whether the account has to be paid for: the vendor answers so to each request, as of a quota. The
+/// first was seen, the others are from the program's own text.
+fn is_out_of_credit(said: &str) -> bool {
+    let said = said.to_lowercase();
+    let words = ["quota exceeded. check your plan", "out of credits", "hit your spend cap"];
+    status(&said) == Some(402) || words.iter().any(|words| said.contains(words))
 }
 
 /// Some messages are the server's whole answer.

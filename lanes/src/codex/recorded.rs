@@ -112,6 +112,24 @@ fn a_quota_with_and_without_its_end() {
 }
 
 #[test]
+fn an_account_without_credit_is_out_of_quota_until_it_is_paid() {
+    let row = |words: &str| format!(r#"{{"type":"turn.failed","error":{{"message":"{words}"}}}}"#);
+    let (_, seen) = recorded!("no_credit", 1);
+    assert!(error(&seen).starts_with("Quota exceeded"));
+    let others = [
+        "Your workspace is out of credits. Add credits to continue.",
+        "You hit your spend cap set in your workspace. Increase your spend cap to continue.",
+        "unexpected status 402 Payment Required: no",
+    ];
+    let others = others.map(|words| read(&row(words), &exit(1)).1);
+    for verdict in others.iter().chain([&seen]) {
+        assert_eq!(verdict.reason, Reason::Quota { until_ms: None }, "{verdict:?}");
+        assert!(verdict.hint.as_deref().unwrap().contains("OpenAI's billing page"));
+    }
+    assert_eq!(recorded!("quota_date", 1).1.hint, None, "a limit that ends is not mended by money");
+}
+
+#[test]
 fn a_vendor_that_does_not_answer() {
     for (_, verdict) in [
         recorded!("unreachable", 1),
@@ -148,7 +166,6 @@ fn a_vendor_that_answers_no() {
     for ((_, verdict), part) in [
         (recorded!("no_model", 1), "does not exist"),
         (recorded!("bad_request", 1), "The request is not valid"),
-        (recorded!("no_credit", 1), "Quota exceeded"),
         (recorded!("forbidden", 1), "403 Forbidden"),
         (recorded!("max_output", 1), "max_output_tokens"),
         (recorded!("no_room", 1), "context window"),

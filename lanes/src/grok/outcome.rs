@@ -11,6 +11,10 @@ use crate::{Exit, LaneUsage, Reason, SUMMARY_BYTES, Verdict, text};
 /// The most characters of an error shown.
 const ERROR_CHARS: usize = 600;
 
+/// Where credit is bought.
+const NO_CREDIT: &str = "the account has no credit left: add some on the billing page of xAI's \
+                         console, then `relay probe grok`";
+
 /// What the events said that the end depends on.
 #[derive(Default)]
 pub struct Seen {
@@ -147,9 +151,12 @@ fn failure(said: &str) -> Verdict {
     let status = status.map(|(_, rest)| rest.get(..3).unwrap_or_default()).unwrap_or_default();
     let low = said.to_lowercase();
     let any = |words: &[&str]| words.iter().any(|word| low.contains(word));
+    // The vendor answers so to each request, as of a quota.
+    let is_unpaid = status == "402" || any(&["out of credits", "used all available credits"]);
     let reason = match status {
         "401" => Reason::NotLoggedIn,
         "429" => Reason::Quota { until_ms: None },
+        _ if is_unpaid => Reason::Quota { until_ms: None },
         _ if status.starts_with('5') => Reason::VendorUnreachable,
         "" if any(&["not signed in", "not authenticated"]) => Reason::NotLoggedIn,
         "" if any(&["resource-exhausted", "rate limit", "usage limit", "too many requests"]) => {
@@ -163,11 +170,11 @@ fn failure(said: &str) -> Verdict {
         _ => Reason::VendorError,
     };
     let unknown_model = any(&["unknown model id"]);
-    let verdict = failed(reason, said);
+    let verdict = failed(reason.clone(), said);
     let hint = "`grok models` lists the models of this login; RELAY_MODEL_GROK and the preference \
                 lane.model choose one";
-    let hint = match status {
-        "402" => Some("the vendor's account has no credit left".to_owned()),
+    let hint = match reason {
+        Reason::Quota { .. } if is_unpaid => Some(NO_CREDIT.to_owned()),
         _ if unknown_model => Some(hint.to_owned()),
         _ => return verdict,
     };

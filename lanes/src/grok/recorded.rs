@@ -134,6 +134,21 @@ fn a_vendor_that_wants_to_be_left_alone_for_a_while() {
 }
 
 #[test]
+fn an_account_without_credit_is_out_of_quota_until_it_is_paid() {
+    let words = |words| format!(r#"{{"type":"error","message":"{words}"}}"#);
+    let (_, seen) = recorded!("no_credit", 1);
+    assert!(error(&seen).contains("out of credits"));
+    let by_status = read(&words("API error (status 402 Payment Required): no"), &exit(1)).1;
+    let limit = "resource-exhausted: Your team has used all available credits";
+    let by_words = read(&words(limit), &exit(1)).1;
+    for verdict in [seen, by_status, by_words] {
+        assert_eq!(verdict.reason, Reason::Quota { until_ms: None }, "{verdict:?}");
+        assert!(verdict.hint.as_deref().unwrap().contains("billing page of xAI"), "{verdict:?}");
+    }
+    assert_eq!(recorded!("rate_limited", 1).1.hint, None, "a limit is not mended by money");
+}
+
+#[test]
 fn a_vendor_that_does_not_answer() {
     for ((_, verdict), part) in [
         (recorded!("unreachable", 1), "error sending request for url"),
@@ -148,7 +163,6 @@ fn a_vendor_that_does_not_answer() {
 #[test]
 fn a_vendor_that_answers_no() {
     for ((_, verdict), part, hint) in [
-        (recorded!("no_credit", 1), "out of credits", Some("no credit left")),
         (recorded!("forbidden", 1), "Your team has no access", None),
         (recorded!("gone", 1), "model gone", None),
         (recorded!("empty", 1), "empty response from model", None),
