@@ -25,6 +25,8 @@ pub struct Seen {
     /// Whether the program said that the turns are used up.
     pub out_of_turns: bool,
     error: Option<String>,
+    /// Whether an error came after the row that ends a run.
+    error_at_last: bool,
     /// The words since the last tool call.
     last_words: String,
     /// The call that the run was given up for.
@@ -71,11 +73,13 @@ impl Seen {
         }
     }
 
-    /// Takes an error. The first one counts.
-    pub fn error(&mut self, message: &Value) {
+    /// Takes an error, and gives its words. The first one counts.
+    pub fn error(&mut self, message: &Value) -> String {
         let words = message.as_str().map(plain).unwrap_or_default();
         let words = if words.is_empty() { "an error without a text".to_owned() } else { words };
-        self.error.get_or_insert(words);
+        self.error.get_or_insert_with(|| words.clone());
+        self.error_at_last = self.end.is_some();
+        words
     }
 }
 
@@ -93,6 +97,8 @@ fn plain(message: &str) -> String {
 pub fn verdict(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     let verdict = match &seen.end {
         _ if exit.over_limit => over_limit(),
+        // It went on after an error, to an end that both the row and the code call good.
+        Some(end) if is_good(end, exit) && !seen.error_at_last => ended_with(seen, end, exit),
         _ if seen.error.is_some() => failure(seen.error.as_deref().unwrap_or_default()),
         Some(end) => ended_with(seen, end, exit),
         None => without_end(seen, exit),
@@ -101,13 +107,17 @@ pub fn verdict(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     Verdict { usage: usage.unwrap_or_else(|| seen.usage.clone()), ..verdict }
 }
 
+fn is_good(end: &Value, exit: &Exit<'_>) -> bool {
+    end["stopReason"] == "end_turn" && exit.code == Some(0)
+}
+
 fn ended_with(seen: &Seen, end: &Value, exit: &Exit<'_>) -> Verdict {
     let stop = end["stopReason"].as_str().unwrap_or_default();
     if seen.out_of_turns || stop == "max_turn_requests" || says_turns(exit) {
         return failed(Reason::MaxTurns, "grok used up its turns");
     }
     match stop {
-        "end_turn" if exit.code == Some(0) => done(seen),
+        _ if is_good(end, exit) => done(seen),
         "end_turn" => {
             failed(Reason::Crashed, &format!("grok reported success and then {}", exit.ended()))
         }

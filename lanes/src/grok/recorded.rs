@@ -280,3 +280,20 @@ fn rubbish_before_an_end_does_not_hide_it() {
     let done = include_str!("../../tests/grok/done.jsonl");
     assert_eq!(read(&format!("warning: x\n{done}"), &exit(0)).1.reason, Reason::Done);
 }
+
+#[test]
+fn an_error_that_the_run_got_over_is_told_and_fails_nothing() {
+    let done = include_str!("../../tests/grok/done.jsonl");
+    let failed = include_str!("../../tests/grok/server_error.jsonl");
+    let error = failed.lines().find(|row| row.contains(r#""type":"error""#)).unwrap();
+    let (said, verdict) = read(&format!("{error}\n{done}"), &exit(0));
+    assert_eq!(verdict, read(done, &exit(0)).1);
+    assert!(said[0] == note("API error (status 500 Internal Server Error): boom"), "{said:?}");
+    // Neither the code nor the row is trusted alone, and the last word counts.
+    assert_eq!(read(&format!("{error}\n{done}"), &exit(1)).1.reason, Reason::VendorUnreachable);
+    let cancelled = include_str!("../../tests/grok/cancelled.jsonl");
+    let rows = format!("{error}\n{cancelled}");
+    assert_eq!(read(&rows, &exit(0)).1.reason, Reason::VendorUnreachable);
+    let rows = format!("{done}\n{error}");
+    assert_eq!(read(&rows, &exit(0)).1.reason, Reason::VendorUnreachable);
+}

@@ -68,7 +68,10 @@ impl Stream {
             "tool_call" => said.extend(self.call(&row)),
             "tool_call_update" => said.extend(self.result(&row)),
             "max_turns_reached" => self.seen.out_of_turns = true,
-            "error" => self.seen.error(&row["message"]),
+            "error" => {
+                let words = self.seen.error(&row["message"]);
+                said.push(Said::Note(text::one_line(&words, DETAIL_CHARS)));
+            }
             "end" => self.seen.end = Some(row),
             _ => {}
         }
