@@ -74,6 +74,22 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_of_login_is_named() {
+        for (fields, kind) in [
+            (r#""authMethod":"claude.ai""#, "a claude.ai login"),
+            (r#""authMethod":"api_key","apiKeySource":"ANTHROPIC_API_KEY""#, "an API key"),
+            (r#""authMethod":"oauth_token""#, "a token from its environment"),
+            (r#""authMethod":"third_party","apiProvider":"bedrock""#, "another provider (bedrock)"),
+            (r#""authMethod":"later""#, "later"),
+            (r#""email":"ann@host.example""#, "a login of unknown kind"),
+        ] {
+            let answer = format!(r#"{{"loggedIn":true,{fields}}}"#);
+            let ready = Login::Ready { detail: kind.to_owned() };
+            assert_eq!(login(Some(0), &answer, ""), ready, "{fields}");
+        }
+    }
+
+    #[test]
     fn an_unclear_answer_is_shown() {
         assert_eq!(
             login(Some(1), "", "error: unknown command 'auth'\n"),
