@@ -25,6 +25,8 @@ pub struct Seen {
     pub result: Option<Value>,
     /// The program's own word for the last request where it failed, such as `rate_limit`.
     pub api_error: Option<String>,
+    /// Whether the last message says that somebody interrupted the run.
+    pub interrupted: bool,
     /// The first line that was no row.
     rubbish: Option<String>,
     box_worked: bool,
@@ -105,7 +107,8 @@ fn failure(seen: &Seen, result: &Value, exit: &Exit<'_>) -> Verdict {
         ("error_max_budget_usd", _) | (_, "budget_exhausted") => Reason::Budget,
         _ if word("startup_failure_reason").starts_with("sandbox") => Reason::SandboxUnavailable,
         _ if word("stop_reason") == "refusal" => Reason::PermissionRefused,
-        (_, "aborted_tools" | "aborted_streaming") => Reason::Crashed,
+        // It exits with 0, and its own text is of no use to a person.
+        (_, "aborted_tools" | "aborted_streaming") => return interrupted(),
         _ => request_failure(seen, result, exit),
     };
     let verdict = failed(reason, &first_error(result));
@@ -172,6 +175,9 @@ fn without_result(seen: &Seen, exit: &Exit<'_>) -> Verdict {
         let error = format!("claude {} before its result", exit.ended());
         return failed(Reason::Crashed, &error);
     }
+    if seen.interrupted {
+        return interrupted();
+    }
     if let Some(line) = &seen.rubbish {
         let error = format!("claude wrote something else than events: {line}");
         return failed(Reason::ProtocolViolation, &error);
@@ -181,6 +187,11 @@ fn without_result(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     }
     let error = format!("claude {} without a result: {}", exit.ended(), exit.stderr);
     failed(Reason::VendorError, &error)
+}
+
+/// Somebody else sent it a signal: a stop of relay's own is known without this.
+fn interrupted() -> Verdict {
+    failed(Reason::Crashed, "claude was interrupted by a signal before its end")
 }
 
 fn over_limit() -> Verdict {

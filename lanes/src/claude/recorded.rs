@@ -261,6 +261,22 @@ fn an_end_before_any_result() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_is_tried_again_though_it_exits_with_0() {
+    let (_, amid_a_tool) = recorded!("interrupted", 0);
+    assert_eq!(amid_a_tool.usage.turns, Some(2), "the cost is known all the same");
+    let (_, amid_an_answer) = recorded!("interrupted_early", 0);
+    for verdict in [amid_a_tool, amid_an_answer] {
+        assert_eq!(verdict.reason, Reason::Crashed, "{verdict:?}");
+        assert_eq!(error(&verdict), "claude was interrupted by a signal before its end");
+    }
+    // The agent went on after such words, and then said no more.
+    let early = include_str!("../../tests/claude/interrupted_early.jsonl");
+    let on = r#"{"type":"assistant","message":{"content":[{"type":"text","text":"On."}]}}"#;
+    let (_, verdict) = read(&format!("{early}{on}"), &exit(0));
+    assert_eq!(verdict.reason, Reason::ProtocolViolation);
+}
+
+#[test]
 fn neither_the_code_nor_the_row_is_trusted_alone() {
     let done = include_str!("../../tests/claude/done.jsonl");
     let (_, verdict) = read(done, &exit(1));

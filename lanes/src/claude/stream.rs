@@ -59,6 +59,7 @@ impl Stream {
     }
 
     fn assistant(&mut self, row: &Value) -> Vec<Said> {
+        self.seen.interrupted = false;
         self.seen.api_error = row["error"].as_str().map(str::to_owned);
         self.seen.rate_limit(&row["api_error_params"]["rate_limit_info"]);
         blocks(row).iter().filter_map(|block| self.block(block)).collect()
@@ -85,6 +86,8 @@ impl Stream {
         let mut notes = Vec::new();
         for block in blocks(row) {
             if block["type"] != "tool_result" {
+                let words = block["text"].as_str().unwrap_or_default();
+                self.seen.interrupted |= words.starts_with("[Request interrupted by user");
                 continue;
             }
             let call = block["tool_use_id"].as_str().and_then(|id| self.calls.remove(id));

@@ -23,6 +23,8 @@ pub struct Seen {
     pub failed: Option<String>,
     /// The agent's last message.
     pub last_words: Option<String>,
+    /// Whether a turn was begun.
+    pub began: bool,
     /// The vendor is being waited for, in the program's words.
     pub waiting: Option<String>,
     /// The first line that was no row.
@@ -175,6 +177,12 @@ fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     }
     if exit.code == Some(0) {
         return failed(Reason::ProtocolViolation, "codex ended without completing its turn");
+    }
+    if seen.began {
+        // SIGINT ends it with 1 and no word.
+        let said = exit.stderr.replace("Reading additional input from stdin...", "");
+        let error = format!("codex {} in the middle of its turn: {}", exit.ended(), said.trim());
+        return failed(Reason::Crashed, error.trim_end_matches(": "));
     }
     let error = format!("codex {} without a turn: {}", exit.ended(), exit.stderr);
     failed(Reason::VendorError, &error)

@@ -223,6 +223,16 @@ fn an_end_before_any_result() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_is_tried_again() {
+    let stderr = "Reading additional input from stdin...";
+    let rows = include_str!("../../tests/codex/interrupted.jsonl");
+    let (_, verdict) = read(rows, &Exit { stderr, ..exit(1) });
+    assert_eq!(verdict.reason, Reason::Crashed);
+    assert_eq!(error(&verdict), "codex exited with code 1 in the middle of its turn");
+    assert_eq!(recorded!("interrupted", 0).1.reason, Reason::ProtocolViolation);
+}
+
+#[test]
 fn neither_the_code_nor_the_row_is_trusted_alone() {
     let done = include_str!("../../tests/codex/done.jsonl");
     let (_, verdict) = read(done, &exit(1));

@@ -36,6 +36,10 @@ impl Stream {
             }
             "item.started" => started(&row["item"]),
             "item.completed" => self.completed(&row["item"]),
+            "turn.started" => {
+                self.seen.began = true;
+                Vec::new()
+            }
             "turn.completed" => {
                 self.seen.completed = Some(row["usage"].take());
                 Vec::new()
