@@ -38,7 +38,7 @@ pub struct Service {
     pub environment: Vec<(String, String)>,
     /// The file that what it says before it opens its own log is added to, by absolute path.
     pub log: String,
-    /// How long a stop waits for running jobs.
+    /// How long a stop waits for running jobs; under systemd, for one that gives no sign of life.
     pub drain: Duration,
     /// A loop that has not turned for so long is taken for stuck.
     pub watchdog: Duration,

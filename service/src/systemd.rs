@@ -75,7 +75,7 @@ StandardError=append:{log}
 Restart=on-failure
 RestartSec=30
 {growing}TimeoutStartSec=15min
-# Running jobs finish first.
+# Running jobs finish first; while they do, relay asks for more time.
 TimeoutStopSec={drain}
 # A worker whose loop is stuck is ended, and started again.
 WatchdogSec={watchdog}

@@ -77,6 +77,7 @@ impl Progress {
         self.line("ending: nothing new is taken, running jobs finish; a second Ctrl-C stops them");
         if let Some(manager) = &self.manager {
             manager.status("draining: running jobs finish");
+            manager.draining();
         }
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The manager's ear.
@@ -13,6 +14,7 @@ pub struct Notifier {
     socket: UnixDatagram,
     manager: SocketAddr,
     every: Option<Duration>,
+    stop: OnceLock<Duration>,
 }
 
 impl fmt::Debug for Notifier {
@@ -36,7 +38,8 @@ impl Notifier {
         let socket = UnixDatagram::unbound()?;
         // A manager that does not listen holds nothing up.
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, manager, every: watchdog.map(|time| time / 3) })
+        let every = watchdog.map(|time| time / 3);
+        Ok(Self { socket, manager, every, stop: OnceLock::new() })
     }
 
     /// How often it wants to hear that this process is alive.
@@ -54,6 +57,23 @@ impl Notifier {
     pub fn alive(&self) {
         if self.every.is_some() {
             self.say("WATCHDOG=1");
+        }
+        self.ask_for_time();
+    }
+
+    /// The manager stops it, and it still has something to finish: each sign of life from now on
+    /// asks for as much time as the watchdog gives, whatever the unit says of a stop. A stop that
+    /// is stuck ends with the last of it.
+    pub fn draining(&self) {
+        if let Some(every) = self.every {
+            self.stop.get_or_init(|| every * 3);
+        }
+        self.ask_for_time();
+    }
+
+    fn ask_for_time(&self) {
+        if let Some(time) = self.stop.get() {
+            self.say(&format!("EXTEND_TIMEOUT_USEC={}", time.as_micros()));
         }
     }
 
@@ -109,11 +129,21 @@ mod tests {
         assert_eq!(notifier.every(), Some(Duration::from_secs(100)));
         notifier.ready("serving claude");
         notifier.alive();
+        notifier.draining();
+        notifier.alive();
         notifier.stopping();
-        let words: Vec<String> = (0..3).map(|_| heard(&manager)).collect();
+        let words: Vec<String> = (0..6).map(|_| heard(&manager)).collect();
+        let more_time = "EXTEND_TIMEOUT_USEC=300000000";
         assert_eq!(
             words,
-            ["READY=1\nSTATUS=serving claude", "WATCHDOG=1", "STOPPING=1\nSTATUS=ending"]
+            [
+                "READY=1\nSTATUS=serving claude",
+                "WATCHDOG=1",
+                more_time,
+                "WATCHDOG=1",
+                more_time,
+                "STOPPING=1\nSTATUS=ending"
+            ]
         );
         // One that is gone stops nothing.
         drop(manager);

@@ -15,11 +15,14 @@ use crate::cli::error::Failure;
 use crate::cli::exit::Exit;
 use crate::cli::machine;
 use crate::cli::output::one_line;
+use crate::model::MAX_MINUTES;
 use crate::model::disk::quoted;
 use crate::process::Limits;
 
-/// How long a run may take where nothing says otherwise.
+/// What a stop waits for where the worker can ask for more as it goes.
 const RUN: Duration = Duration::from_secs(60 * 60);
+/// The longest that a preference may let a run take.
+const LONGEST_RUN: Duration = Duration::from_secs(60 * MAX_MINUTES as u64);
 /// What a stop waits for besides the run itself: commit, push, pull request, a site that is away.
 const DELIVERY: Duration = Duration::from_secs(10 * 60);
 /// A claim and its answer may take two minutes of the loop's time; a stuck loop has no end.
@@ -39,7 +42,7 @@ pub(super) async fn install(
 ) -> anyhow::Result<Exit> {
     token_is_kept(context)?;
     let keeper = service::keeper(context).await;
-    let service = described(options, context)?;
+    let service = described(keeper, options, context)?;
     let unit = unit(keeper, context, &service)?;
     let again = unit.path.is_file() && service::status(context).await.loaded;
     let commands = if again { &unit.reload } else { &unit.load };
@@ -120,7 +123,7 @@ pub(super) async fn uninstall(yes: bool, context: &Context) -> anyhow::Result<Ex
 }
 
 /// The service that these options and this environment make.
-fn described(options: &WorkOptions, context: &Context) -> anyhow::Result<Service> {
+fn described(keeper: Keeper, options: &WorkOptions, context: &Context) -> anyhow::Result<Service> {
     let program = machine::own_program()?;
     let program = text(&program, "relay's own path")?;
     let args = ["work".to_owned(), "--log".to_owned()].into_iter().chain(options.words()).collect();
@@ -129,9 +132,19 @@ fn described(options: &WorkOptions, context: &Context) -> anyhow::Result<Service
         args,
         environment: baked::environment(&context.config)?,
         log: text(&logfile::path(&context.config.home), "the log's path")?,
-        drain: options.max_minutes.unwrap_or(RUN).saturating_add(DELIVERY),
+        drain: drain(keeper, options.max_minutes),
         watchdog: WATCHDOG,
     })
+}
+
+/// How long a stop waits for running jobs. A preference, which may be set tomorrow, can give a run a
+/// week: systemd is asked for more time while one goes on, launchd cannot be.
+fn drain(keeper: Keeper, max_run: Option<Duration>) -> Duration {
+    let longest = match keeper {
+        Keeper::Systemd { .. } => RUN,
+        Keeper::Launchd { .. } => LONGEST_RUN,
+    };
+    max_run.unwrap_or(longest).saturating_add(DELIVERY)
 }
 
 fn nothing() -> Service {
@@ -237,5 +250,22 @@ fn linger(keeper: Keeper, context: &Context) {
             "hint: it ends when {user} logs out, and starts with the next login; to keep it running: \
              loginctl enable-linger {user}"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_that_cannot_be_given_more_time_has_what_the_longest_run_takes() {
+        let minutes = |keeper, max_run: Option<u64>| {
+            let max_run = max_run.map(|minutes| Duration::from_secs(60 * minutes));
+            drain(keeper, max_run).as_secs() / 60
+        };
+        let launchd = Keeper::Launchd { uid: 501 };
+        assert_eq!(minutes(launchd, None), 7 * 24 * 60 + 10);
+        assert_eq!(minutes(launchd, Some(90)), 100);
+        assert_eq!(minutes(Keeper::Systemd { version: 252 }, None), 70);
     }
 }

@@ -51,8 +51,12 @@ grep -e ^Umask -e ^NoNewPrivs "/proc/$pid/status"
 task=$("$relay" task create --repo "$(cat "$HOME/slug")" --lane process:edit --title One)
 tries=0
 until [ -e "$HOME/running" ]; do tries=$((tries + 1)); [ $tries -lt 6000 ] || exit 72; sleep 0.05; done
-# Stopped while a job runs: the stop waits for it.
-( sleep 0.3; touch "$HOME/gate" ) &
+# Stopped while a job runs: the stop waits for it, also longer than the unit says.
+mkdir "$HOME/.config/systemd/user/relay-work.service.d"
+printf '[Service]\nTimeoutStopSec=10\n' > "$HOME/.config/systemd/user/relay-work.service.d/a.conf"
+systemctl --user daemon-reload
+echo "stops within: $(show TimeoutStopUSec)"
+( until_is SubState stop-sigterm; sleep 14; touch "$HOME/gate" ) &
 "$relay" work --uninstall --yes
 "$relay" task get "$task" --json | grep -m1 '"state"'
 echo "left: $(show LoadState) $(show ActiveState)"
@@ -119,6 +123,7 @@ fn full_the_service_under_a_real_user_manager() {
         "env: WATCHDOG_USEC=300000000",
         "Umask:\t0077",
         "NoNewPrivs:\t1",
+        "stops within: 10s",
         "left: not-found inactive",
         "after a drain: dead success 0",
         "after a kill: activating signal",

@@ -51,7 +51,10 @@ fn a_worker_says_that_it_is_ready_alive_and_ends_once_its_jobs_have() {
     worker.until("the run", || house.state(&task) == "running");
     worker.signal(Signal::TERM);
     until(&manager, "draining");
-    let before = until(&manager, "WATCHDOG=1");
+    // The preferences may give the run a week; the unit's time-out for a stop knows nothing of it.
+    let mut before = until(&manager, "EXTEND_TIMEOUT_USEC=300000");
+    before.extend(until(&manager, "WATCHDOG=1"));
+    before.extend(until(&manager, "EXTEND_TIMEOUT_USEC=300000"));
     assert!(!before.iter().any(|said| said.contains("STOPPING")), "a job runs: {before:?}");
     std::fs::write(&gate, "").unwrap();
     until(&manager, "STOPPING=1");
