@@ -40,7 +40,7 @@ pub struct House {
     pub dir: tempfile::TempDir,
     pub home: PathBuf,
     pub repo: PathBuf,
-    bin: PathBuf,
+    pub bin: PathBuf,
     env: Vec<(String, String)>,
     /// In front of relay's own program: another namespace, another user.
     pub through: Vec<String>,
