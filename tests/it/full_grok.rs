@@ -12,6 +12,7 @@ use crate::support::chat::{Chat, MODEL, TICKS};
 use crate::support::full::{says_version, skip};
 use crate::support::house::{House, Ran, only_has, processes_with};
 use crate::support::model::Step;
+use crate::support::processes::tool;
 
 /// The word that no run may ever see.
 const SECRET: &str = "SECRET-of-a-person";
@@ -302,6 +303,41 @@ fn full_what_a_run_may_not_do_is_refused_and_the_run_goes_on() {
     }
     let usage = &detail["runs"][0]["usage"];
     assert_eq!((&usage["cost_usd"], &usage["input_tokens"]), (&Value::Null, &json!(20 * 700)));
+    machine.is_clean();
+}
+
+/// A bubblewrap that cannot be made inside another: the walls stand, and no command has a sandbox.
+#[test]
+fn full_where_a_sandbox_does_not_nest_the_walls_keep_its_commands_and_doctor_says_so() {
+    let Some(bwrap) = tool("bwrap") else { return skip("bubblewrap") };
+    let look = "cat ../../vendor/*/grok/auth.json; cat \"$HOME/.ssh/id_ed25519\" \
+                \"$HOME/.grok/auth.json\" \"$HOME/relay/relay.db\"; touch \"$HOME/outside\"; echo looked";
+    let steps = [command("sh look.sh"), write("new.txt"), Step::Say("Done.")];
+    let Some(machine) = Machine::new(true, steps) else { return };
+    machine.commit("look.sh", look);
+    let no_nesting = format!(
+        "#!/bin/sh\ncase \" $* \" in *' --dev-bind / / '*) echo no nesting >&2; exit 1;; esac\n\
+         exec {} \"$@\"\n",
+        bwrap.display()
+    );
+    machine.house.program("bwrap", &no_nesting);
+    let report = machine.house.relay(&["doctor", "--json", "--patience", "60"]);
+    let report = report.out.parse::<Value>().unwrap();
+    let checks = report["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["name"] == "grok's sandbox").unwrap();
+    assert_eq!(check["state"], "warn", "{check:#}");
+    let seen = check["seen"].as_str().unwrap();
+    assert!(seen.contains("no nesting") && seen.contains("can read its login"), "{check:#}");
+    assert!(check["mend"].is_string(), "{check:#}");
+    let task = machine.task();
+    let worker = machine.drain(&[]);
+    let results = machine.chat.results();
+    let detail = machine.detail(&task);
+    assert_eq!(detail["task"]["state"], "review", "{worker:?} {results:#?} {detail:#}");
+    // What only a sandbox of its own would keep from it; the walls keep the rest.
+    assert!(results[0].contains("looked") && results[0].contains(TOKENS[0]), "{}", results[0]);
+    assert!(!results[0].contains(SECRET), "{}", results[0]);
+    assert!(!machine.house.dir.path().join("outside").exists());
     machine.is_clean();
 }
 

@@ -15,7 +15,7 @@ use crate::work::canary::{Hole, holes};
 use crate::work::egress::{NoDoor, PASSED_BY, USABLE, passed_by, try_door, unusable};
 use crate::work::walls::View;
 
-/// Whether lanes are put in a box, and whether claude's and codex's own sandboxes can be made in it.
+/// Whether lanes are put in a box, and whether what keeps each vendor's commands can be made in it.
 pub async fn boxes(context: &Context, boxing: impl Future<Output = Boxing>) -> Vec<Check> {
     let boxing = &boxing.await;
     let config = &context.config;
@@ -36,6 +36,9 @@ pub async fn boxes(context: &Context, boxing: impl Future<Output = Boxing>) -> V
     }
     if config.program("codex").is_some() {
         checks.push(inner_of_codex(boxing, &mend));
+    }
+    if config.program("grok").is_some() {
+        checks.push(inner_of_grok(boxing, &mend));
     }
     checks
 }
@@ -199,6 +202,29 @@ fn inner_of_codex(boxing: &Boxing, mend: &Mend) -> Check {
     }
 }
 
+/// Each of grok's commands is in a sandbox that relay makes inside the walls, so that it sees nothing
+/// of the login; grok itself is run with walls or not at all.
+fn inner_of_grok(boxing: &Boxing, mend: &Mend) -> Check {
+    const NAME: &str = "grok's sandbox";
+    if !boxing.confinement.has_walls() {
+        let seen = "no walls can be made, and grok is not run without them";
+        return match boxing.outer {
+            Tried::Fails { .. } => Check::fail(NAME, seen, &mend.allow),
+            _ => Check::fail(NAME, seen, mend.install),
+        };
+    }
+    let (why, mend) = match &boxing.nested {
+        Tried::Works => return Check::ok(NAME, "one for each command inside the walls (tried)"),
+        Tried::Missing => ("bubblewrap is not on PATH", mend.install),
+        Tried::Fails { why } => (why.as_str(), mend.allow.as_str()),
+    };
+    let seen = format!(
+        "does not work inside the box ({why}): the walls alone keep grok, and its commands can read \
+         its login"
+    );
+    Check::warn(NAME, seen, mend)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::State;
@@ -239,6 +265,19 @@ mod tests {
         assert_eq!(of_codex(Tried::Works, &bare, true), State::Warn);
         assert_eq!(of_codex(why(), &bare, true), State::Warn);
         assert_eq!(of_codex(Tried::Missing, &bare, false), State::Fail);
+        let of_grok = |outer: Tried, nested: Tried, confinement: &Confinement| {
+            let boxing = Boxing { outer, nested, confinement: confinement.clone(), claude: None };
+            let check = inner_of_grok(&boxing, &mend);
+            (check.state, check.seen, check.mend.unwrap_or_default())
+        };
+        assert_eq!(of_grok(Tried::Works, Tried::Works, &bwrap).0, State::Ok);
+        let (state, seen, mended) = of_grok(Tried::Works, why(), &bwrap);
+        assert_eq!((state, mended.as_str()), (State::Warn, "a setting"));
+        assert!(seen.contains("can read its login"), "{seen}");
+        let (state, _, mended) = of_grok(why(), why(), &bare);
+        assert_eq!((state, mended.as_str()), (State::Fail, "a setting"));
+        let (state, _, mended) = of_grok(Tried::Missing, Tried::Missing, &bare);
+        assert_eq!((state, mended.as_str()), (State::Fail, "packages"));
         assert_eq!(of(Tried::Works, Tried::Works, &bwrap, true), (State::Ok, State::Ok));
         assert_eq!(of(Tried::Works, Tried::Works, &bwrap, false), (State::Ok, State::Fail));
         assert_eq!(of(Tried::Works, why(), &bwrap, true), (State::Ok, State::Warn));
