@@ -8,8 +8,8 @@ use super::{Service, Standing, Unit, argv};
 /// The agent's label, which is also its file's name (seed 002).
 pub const LABEL: &str = "house.kyro.relay.work";
 
-/// The least between two starts, in seconds.
-const PAUSE: u32 = 30;
+/// The least between two starts, in seconds. It cannot grow; after a run of hours it is over.
+const PAUSE: u32 = 120;
 /// 0077: launchd reads numbers as decimal.
 const UMASK: u32 = 0o077;
 

@@ -53,9 +53,11 @@ fn text(version: u32, service: &Service) -> String {
     for (name, value) in &service.environment {
         let _ = writeln!(environment, "Environment={}", quoted(&format!("{name}={value}")));
     }
-    let growing = match version >= GROWING_PAUSES {
-        true => "RestartSteps=6\nRestartMaxDelaySec=10min\n",
-        false => "",
+    // A start that fails at once is as rare as a worker that was killed, and has to be had for both:
+    // where the pause cannot grow it is one that a machine can bear for days.
+    let pauses = match version >= GROWING_PAUSES {
+        true => "RestartSec=30\nRestartSteps=6\nRestartMaxDelaySec=10min",
+        false => "RestartSec=2min",
     };
     let log = service.log.replace('%', "%%");
     let (drain, watchdog) = (service.drain.as_secs(), service.watchdog.as_secs());
@@ -73,8 +75,8 @@ ExecStart={exec}
 {environment}StandardOutput=append:{log}
 StandardError=append:{log}
 Restart=on-failure
-RestartSec=30
-{growing}TimeoutStartSec=15min
+{pauses}
+TimeoutStartSec=15min
 # Running jobs finish first; while they do, relay asks for more time.
 TimeoutStopSec={drain}
 # A worker whose loop is stuck is ended, and started again.
@@ -183,8 +185,9 @@ mod tests {
             assert!(!set, "{word} breaks the boxes of lanes");
         }
         // A manager that does not know a setting warns of it at each load.
-        assert!(!has("RestartSteps=6"));
-        assert!(super::text(254, &example()).contains("\nRestartSteps=6\n"));
+        assert!(has("RestartSec=2min") && !has("RestartSteps=6"));
+        let growing = "\nRestartSec=30\nRestartSteps=6\nRestartMaxDelaySec=10min\n";
+        assert!(super::text(254, &example()).contains(growing));
     }
 
     #[test]

@@ -77,6 +77,7 @@ fn the_plist_is_read_back_by_a_plist_parser_as_it_was_meant() {
     }
     assert_eq!(plist["Label"], "house.kyro.relay.work");
     assert_eq!((&plist["RunAtLoad"], &plist["Umask"]), (&true.into(), &0o077.into()));
+    assert_eq!(plist["ThrottleInterval"], 120);
     assert_eq!(plist["KeepAlive"], serde_json::json!({"SuccessfulExit": false}));
     assert_eq!(
         (&plist["ExitTimeOut"], &plist["StandardErrorPath"]),
@@ -121,12 +122,13 @@ fn install_shows_the_file_and_the_commands_and_does_nothing() {
     let mut house = House::new();
     house.program("systemctl", SYSTEMCTL);
     house.set("RELAY_LANE_ALLOWED_DOMAINS", "a.example").set("RELAY_MODEL_CODEX", "gpt \"5\" 100%");
-    house.set("RELAY_GITHUB_TOKEN", "ghp_hush0123456789");
+    house.set("RELAY_GITHUB_TOKEN", "ghp_hush0123456789").set("USER", "nobody-here");
     let options = ["--lanes", "claude,process:edit", "--labels", "gpu", "--jobs", "3"];
     let limits = ["--limit", "codex=1", "--limit=process:edit=2", "--per-repo", "2"];
     let more = ["--name", "desk", "--max-interval", "900", "--max-minutes", "90"];
     let ran = house.relay(&[&["work", "--install"], &options[..], &limits, &more].concat());
     assert!(ran.err.contains("RELAY_GITHUB_TOKEN is never written"), "{}", ran.err);
+    assert!(ran.err.contains("loginctl enable-linger nobody-here"), "{}", ran.err);
     let said = ran.ok();
     for part in [
         "relay-work.service",

@@ -58,6 +58,7 @@ pub(super) async fn install(
         shown(&mut text, commands);
         text.push_str("\nnothing was done; `--yes` does it\n");
         context.output.text(&text)?;
+        linger(keeper, context);
         return Ok(Exit::Ok);
     }
     make_home(&context.config.home)?;
