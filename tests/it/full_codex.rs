@@ -2,6 +2,7 @@
 //! request: what its commands can do, what is counted, and how its ends are read.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -37,12 +38,16 @@ rm -f page
 (setsid sh -c 'sleep 600 $MARK' &)
 (sh -c 'sleep 600 $MARK' &)
 echo "zone $(date +%z)"
+echo "temporary $TMPDIR"
 true
 "#;
 
 /// A machine with the real codex, logged in with a key, its model scripted.
 fn machine(model: &Model) -> Option<House> {
-    let mut house = House::new();
+    machine_of(House::new(), model)
+}
+
+fn machine_of(mut house: House, model: &Model) -> Option<House> {
     let names = log_in(&mut house, model)?;
     fs::create_dir(house.dir.path().join(".ssh")).unwrap();
     fs::write(house.dir.path().join(".ssh/id"), "secret\n").unwrap();
@@ -95,7 +100,7 @@ fn command(command: &str) -> Step {
 }
 
 /// With the default model the tools come another way than with one that the program does not know.
-fn from_task_to_pull_request(named: Option<&str>) {
+fn from_task_to_pull_request(house: House, named: Option<&str>) {
     let mark = Marked::new();
     let model = Model::start([
         command("sh probe.sh"),
@@ -105,7 +110,9 @@ fn from_task_to_pull_request(named: Option<&str>) {
         command("git add -A && git commit -qm mine"),
         Step::Say("Added the total."),
     ]);
-    let Some(mut house) = machine(&model) else { return };
+    let Some(mut house) = machine_of(house, &model) else { return };
+    // codex makes no helpers in a home that is under TMPDIR.
+    let temporary = if house.home.starts_with("/tmp") { "/var/tmp" } else { "/tmp" };
     if let Some(named) = named {
         house.set("RELAY_MODEL_CODEX", named);
     }
@@ -133,7 +140,8 @@ fn from_task_to_pull_request(named: Option<&str>) {
             "has-a-program",
             "reached-what-is-listed",
             "refused-what-is-not",
-            "zone +0000"
+            "zone +0000",
+            &format!("temporary {temporary}")
         ],
         "{log}\n{}",
         shown("noise")
@@ -175,12 +183,24 @@ fn from_task_to_pull_request(named: Option<&str>) {
 
 #[test]
 fn full_a_task_becomes_a_pull_request_with_the_model_that_codex_chooses() {
-    from_task_to_pull_request(None);
+    from_task_to_pull_request(House::new(), None);
 }
 
 #[test]
 fn full_a_task_becomes_a_pull_request_with_a_model_of_the_operators() {
-    from_task_to_pull_request(Some("scripted"));
+    from_task_to_pull_request(House::new(), Some("scripted"));
+}
+
+/// As on a person's machine: no test's home is in a place for temporary files.
+#[test]
+fn full_a_task_becomes_a_pull_request_from_a_home_that_is_no_temporary_folder() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let is_temporary = ["/tmp", "/var/tmp"].iter().any(|place| folder.starts_with(place));
+    if is_temporary || !rustix::process::geteuid().is_root() {
+        println!("skipped: {} is no home for this user", folder.display());
+        return;
+    }
+    from_task_to_pull_request(House::under(folder), None);
 }
 
 /// A bubblewrap that cannot be made inside another: the box of relay stands, and codex's does not.

@@ -115,6 +115,9 @@ async fn full_three_vendors_on_one_machine() {
         assert_eq!(detail["task"]["state"], "review", "{detail:#}\n{log}\n{}", worker.said());
         the_pull_request(&bench, lane, *issue).await;
         models.is_counted(lane, &detail["runs"][0]["usage"]);
+        if *lane == "claude" {
+            is_what_claude_said(&house, &detail);
+        }
         table.add(lane, &found(&house, &bench, lane, *issue, (&shut, &mark)));
         told.push_str(&format!("{log}{detail}"));
     }
@@ -134,6 +137,17 @@ async fn full_three_vendors_on_one_machine() {
     assert_eq!(worker.ended(), 0, "{}", worker.said());
     table.print();
     assert_eq!(table.broken(), Vec::<String>::new());
+}
+
+/// The cost is claude's own word, from its prices and its counts of tokens.
+#[track_caller]
+fn is_what_claude_said(house: &House, detail: &Value) {
+    let (transcript, _) = house.transcript(detail);
+    let said = transcript.rsplit_once("\"total_cost_usd\":").expect("it said no cost").1;
+    let said = said.split([',', '}']).next().unwrap().trim().parse::<f64>().unwrap();
+    let cost = detail["runs"][0]["usage"]["cost_usd"].as_f64();
+    assert!(said > 0.0, "{said}");
+    assert_eq!(cost, Some(said), "{detail:#}");
 }
 
 /// What each lane's model does, and what it was asked.

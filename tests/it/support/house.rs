@@ -51,7 +51,15 @@ pub struct House {
 impl House {
     /// A machine with one repository of two files, nothing linked yet.
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("relay-it-").tempdir().unwrap();
+        Self::of(tempfile::Builder::new().prefix("relay-it-").tempdir().unwrap())
+    }
+
+    /// The same with the person's home in `folder`, which is no place for temporary files.
+    pub fn under(folder: &Path) -> Self {
+        Self::of(tempfile::Builder::new().prefix("relay-it-").tempdir_in(folder).unwrap())
+    }
+
+    fn of(dir: tempfile::TempDir) -> Self {
         let root = dir.path();
         let (home, repo, bin) = (root.join("relay"), root.join("shop"), root.join("bin"));
         fs::create_dir_all(home.join("lanes")).unwrap();
