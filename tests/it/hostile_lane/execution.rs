@@ -106,8 +106,8 @@ const PROGRAMS: &[Row] = &[
         "git init -q sub; (cd sub; git commit -q --allow-empty -m x); rm -rf sub/.git
          printf '[submodule \"s\"]\\npath = sub\\nurl = ../x\\nupdate = !%s\\n' \"$CANARY\" > .gitmodules
          git config submodule.s.update \"!$CANARY\"; git config submodule.recurse true",
-        // Of a name that claude's sandbox leaves behind: no snapshot has a new one.
-        Pushed(README),
+        // A file like any other: only the empty one of that name that claude's sandbox leaves is not.
+        Pushed(&[".gitmodules", "README.md"]),
     ),
     (
         "aliases, pager, merge driver, worktree settings",
