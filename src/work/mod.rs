@@ -47,5 +47,6 @@ pub mod worker;
 pub use ended::{Ended, WorkError};
 pub use limits::Limits;
 pub use observer::{Observer, Step, StepEvent};
+pub use stamp::Stamp;
 pub use stop::{Shutdown, StopSignal};
 pub use worker::{Worker, WorkerConfig};

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Where a file really is, its number, its size, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp(PathBuf, u64, u64, u64, i64, i64);
+pub struct Stamp(PathBuf, u64, u64, u64, i64, i64);
 
 impl Stamp {
     /// Of the file that is there now; `None` where there is none.
-    pub(super) fn of(program: &Path) -> Option<Self> {
+    #[must_use]
+    pub fn of(program: &Path) -> Option<Self> {
         let path = fs::canonicalize(program).ok()?;
         let meta = fs::metadata(&path).ok()?;
         let (device, number, length) = (meta.dev(), meta.ino(), meta.len());

@@ -1,15 +1,15 @@
 //! A worker that runs for weeks serves what its machine has now: a lane that was configured since
 //! it started, or a program that was installed or logged in, and no longer one that was taken away.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use relay_lanes::VENDORS;
 
+use crate::cli::config::Config;
 use crate::cli::context::Context;
 use crate::cli::machine;
 use crate::model::LaneName;
+use crate::work::Stamp;
 use crate::work::lane::Lanes;
 use crate::work::login::Whose;
 use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe, process_statuses};
@@ -23,7 +23,6 @@ const ASK_AGAIN: u32 = 20;
 pub(super) struct Lookout<'a> {
     context: &'a Context,
     lanes: Lanes,
-    served: Vec<LaneName>,
     seen: Seen,
 }
 
@@ -35,22 +34,20 @@ struct Seen {
     processes: Vec<LaneName>,
 }
 
-/// A program's file, its number, its size, and when it was written.
-type Stamp = (PathBuf, u64, u64, i64, i64);
-
 impl<'a> Lookout<'a> {
-    /// Of a worker that serves `served` of `lanes`.
-    pub(super) fn new(context: &'a Context, lanes: Lanes, served: Vec<LaneName>) -> Self {
-        let seen = Seen::now(context, &lanes);
-        Self { context, lanes, served, seen }
+    /// From now on: what changes while a worker asks for its lanes at its start is seen as well.
+    pub(super) fn new(context: &'a Context, lanes: Lanes) -> Self {
+        let seen = Seen::now(&context.config, &lanes);
+        Self { context, lanes, seen }
     }
 
-    /// Completes once a worker that is started now would serve other lanes.
-    pub(super) async fn other_lanes(mut self) {
-        let mut unanswered = 0;
+    /// Completes once a worker that is started now would serve other lanes than `served`.
+    pub(super) async fn other_lanes(mut self, served: Vec<LaneName>) {
+        // One that was silent at the start is asked again as well.
+        let mut unanswered = 1;
         loop {
             tokio::time::sleep(LOOK).await;
-            let seen = Seen::now(self.context, &self.lanes);
+            let Some(seen) = self.look().await else { continue };
             if seen == self.seen && (unanswered == 0 || unanswered % ASK_AGAIN != 0) {
                 unanswered += u32::from(unanswered > 0);
                 continue;
@@ -60,7 +57,7 @@ impl<'a> Lookout<'a> {
             let secrets = self.lanes.secrets.clone();
             let lanes = machine::lanes_with(self.context, boxing, self.lanes.sandbox, secrets);
             let found = probe(&lanes, WORKER_PATIENCE).await;
-            if changes(&self.served, &found) {
+            if changes(&served, &found) {
                 return;
             }
             unanswered = found.iter().any(is_unanswered).into();
@@ -68,21 +65,23 @@ impl<'a> Lookout<'a> {
     }
 }
 
+impl Lookout<'_> {
+    /// On a thread of its own: a disk that does not answer holds nothing else up.
+    async fn look(&self) -> Option<Seen> {
+        let (config, lanes) = (self.context.config.clone(), self.lanes.clone());
+        tokio::task::spawn_blocking(move || Seen::now(&config, &lanes)).await.ok()
+    }
+}
+
 impl Seen {
-    fn now(context: &Context, lanes: &Lanes) -> Self {
+    fn now(config: &Config, lanes: &Lanes) -> Self {
         let vendors = VENDORS.iter().map(|vendor| {
-            let installed = machine::installed(&context.config, vendor);
-            (installed.program.as_deref().and_then(stamp), lanes.whose(&installed))
+            let installed = machine::installed(config, vendor);
+            (installed.program.as_deref().and_then(Stamp::of), lanes.whose(&installed))
         });
         let processes = process_statuses(lanes).into_iter().filter(|lane| lane.served);
         Self { vendors: vendors.collect(), processes: processes.map(|lane| lane.lane).collect() }
     }
-}
-
-fn stamp(program: &Path) -> Option<Stamp> {
-    let file = std::fs::canonicalize(program).ok()?;
-    let about = std::fs::metadata(&file).ok()?;
-    Some((file, about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
 }
 
 /// Whether `found` differs from what is served. A lane stays whose program did not answer, or is gone

@@ -68,6 +68,8 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     {
         progress.warning(&format!("{why} (hint: {USABLE})"));
     }
+    let looks = options.lanes.is_empty() && !options.once;
+    let mut lookout = looks.then(|| Lookout::new(context, lanes.clone()));
     let serves = served(&options, &lanes, &progress).await?;
     let site = Site::to_work(context).await?;
     let client = site.client().clone();
@@ -82,12 +84,21 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     let (max_run, keep) = (options.max_minutes, options.keep);
     let mut start = Start { context, worker, client, lanes, progress, max_run, keep };
     let ended = loop {
-        let other_lanes = other_lanes(&options, &start);
+        let serves = start.worker.lanes.clone();
+        let kept = lookout.take();
+        let other_lanes = async move {
+            match kept {
+                Some(lookout) => lookout.other_lanes(serves).await,
+                // They were named.
+                None => std::future::pending().await,
+            }
+        };
         match work(start.clone(), shutdown.clone(), other_lanes).await {
             Ok(Ended::OtherLanes) => told.line("the lanes of this machine changed"),
             ended => break ended,
         }
         start.lanes = machine::lanes(context, !options.no_sandbox, secrets.clone()).await;
+        lookout = Some(Lookout::new(context, start.lanes.clone()));
         match served(&options, &start.lanes, &told).await {
             Ok(serves) => start.worker.lanes = serves,
             Err(error) => told.warning(&format!("{error:#}: it goes on with those it had")),
@@ -129,19 +140,6 @@ fn manager(context: &Context) -> Option<Notifier> {
 fn is_replaced(error: &anyhow::Error) -> bool {
     // Once a worker is registered, nothing else is a conflict.
     error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit() == Exit::Conflict)
-}
-
-/// Completes once this machine could serve other lanes; never where they were named.
-fn other_lanes(options: &WorkOptions, start: &Start<'_>) -> impl Future<Output = ()> {
-    let looks = options.lanes.is_empty() && !options.once;
-    let (lanes, served) = (start.lanes.clone(), start.worker.lanes.clone());
-    let lookout = looks.then(|| Lookout::new(start.context, lanes, served));
-    async move {
-        match lookout {
-            Some(lookout) => lookout.other_lanes().await,
-            None => std::future::pending().await,
-        }
-    }
 }
 
 /// All that a worker is started with; the demo starts one as well.
