@@ -153,7 +153,7 @@ async fn ls(context: &Context, json: bool, patience: Duration) -> anyhow::Result
         let names: Vec<&str> = not_served_by.iter().map(|name| name.as_str()).collect();
         let again = (!names.is_empty()).then(|| {
             format!(
-                "→ {} runs and does not serve it: it does once it has no task to do, or is started \
+                "→ {} runs and does not serve it: it does within a moment, or once it is started \
                  again where it was given --lanes",
                 names.join(", ")
             )

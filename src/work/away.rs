@@ -107,11 +107,6 @@ impl Standing {
         })
     }
 
-    /// Whether the last that was heard of the site is that it does not answer.
-    pub fn is_away(&self) -> bool {
-        self.lock().is_some()
-    }
-
     /// Whether a request of this worker is answered by something that is no relay, while the site
     /// answers others. One that is away behind a proxy answers nothing.
     pub fn is_strange(&self) -> bool {

@@ -1,4 +1,4 @@
-//! How a worker came to its end.
+//! Why a worker came to its end that was not told to.
 
 use std::path::PathBuf;
 
@@ -6,15 +6,6 @@ use super::misfit::Misfit;
 use super::room::Lacking;
 use crate::client::ClientError;
 use crate::model::{IdError, WorkerName};
-
-/// How a worker came to its end that did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It was told to, or has drained the queue.
-    Done,
-    /// Nothing runs, and this machine could serve other lanes: it is to be started anew with them.
-    OtherLanes,
-}
 
 /// Why a worker ended that was not told to.
 #[derive(Debug, thiserror::Error)]

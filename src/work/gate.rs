@@ -101,12 +101,13 @@ impl Gate {
     /// site is asked, so that nothing is claimed that another run then keeps waiting.
     pub async fn seats(&mut self, open: &[LaneName]) -> Vec<(LaneName, Option<Seat>)> {
         let mut seats = Vec::new();
+        let lanes = self.shared.lanes.now();
         for lane in open {
-            let Some(installed) = self.shared.lanes.installed(lane) else {
+            let Some(installed) = lanes.installed(lane) else {
                 seats.push((lane.clone(), None));
                 continue;
             };
-            let whose = self.shared.lanes.whose(installed);
+            let whose = lanes.whose(installed);
             match Seat::take_soon(&whose, &self.holder()).await {
                 Ok(seat) => seats.push((lane.clone(), Some(seat))),
                 Err(why) => self.tell(lane, why.into()),
@@ -170,12 +171,13 @@ impl Gate {
         if let Some(left) = self.rests.left(lane, self.shared.clock.uptime()) {
             return Some(Shut::VendorAway(now + left));
         }
-        let installed = self.shared.lanes.installed(lane)?;
+        let lanes = self.shared.lanes.now();
+        let installed = lanes.installed(lane)?;
         if installed.is_gone() {
             return installed.program.clone().map(Shut::Gone);
         }
-        let whose = self.shared.lanes.whose(installed);
-        of_login(&self.shared.lanes.relay_home, installed, &whose, now)
+        let whose = lanes.whose(installed);
+        of_login(&lanes.relay_home, installed, &whose, now)
     }
 
     fn tell(&mut self, lane: &LaneName, why: Shut) {
@@ -195,7 +197,7 @@ impl Gate {
     fn holder(&self) -> Holder {
         Holder {
             pid: self.pid,
-            home: self.shared.lanes.relay_home.clone(),
+            home: self.shared.lanes.now().relay_home.clone(),
             doing: CLAIMING.to_owned(),
             since: self.shared.clock.now(),
         }

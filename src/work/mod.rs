@@ -44,9 +44,9 @@ pub mod verdict;
 pub mod walls;
 pub mod worker;
 
-pub use ended::{Ended, WorkError};
+pub use ended::WorkError;
 pub use limits::Limits;
 pub use observer::{Observer, Step, StepEvent};
 pub use stamp::Stamp;
 pub use stop::{Shutdown, StopSignal};
-pub use worker::{Worker, WorkerConfig};
+pub use worker::{Found, Worker, WorkerConfig};

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -12,10 +13,11 @@ use super::backoff::Ramp;
 use super::beat::beating;
 use super::claims::ClaimFile;
 use super::courier::Courier;
-use super::ended::{Ended, WorkError};
+use super::ended::WorkError;
 use super::gate::Gate;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
+use super::lane::Lanes;
 use super::limits::{Limits, Running};
 use super::login::{CLAIMING, Seat};
 use super::misfit::{self, Misfit};
@@ -70,6 +72,30 @@ pub struct WorkerConfig {
     pub version: String,
 }
 
+impl WorkerConfig {
+    fn introduction(&self, instance: &InstanceId, lanes: Vec<LaneName>) -> RegisterRequest {
+        RegisterRequest {
+            name: self.name.clone(),
+            instance_id: instance.clone(),
+            host: self.host.clone(),
+            lanes,
+            labels: self.labels.clone(),
+            forges: self.forges.clone(),
+            version: self.version.clone(),
+        }
+    }
+}
+
+/// Other lanes that this machine could serve, found while its worker runs.
+pub struct Found {
+    /// What it has now.
+    pub lanes: Lanes,
+    /// Which of them are to be served.
+    pub served: Vec<LaneName>,
+    /// Told once they are; dropped where the site did not take them.
+    pub taken: oneshot::Sender<()>,
+}
+
 /// A worker, ready to run. `shared` is put together by the caller once the worker's id is known.
 pub struct Worker {
     config: WorkerConfig,
@@ -101,19 +127,15 @@ impl Worker {
         let refused = |source| WorkError::Register { name: config.name.clone(), source };
         left.at_start().await.map_err(refused)?;
         let instance: InstanceId = ids.uuid().parse()?;
-        let request = RegisterRequest {
-            name: config.name.clone(),
-            instance_id: instance.clone(),
-            host: config.host.clone(),
-            lanes: config.lanes.clone(),
-            labels: config.labels.clone(),
-            forges: config.forges.clone(),
-            version: config.version.clone(),
-        };
+        let request = config.introduction(&instance, config.lanes.clone());
         let worker = persistently(&*clock, &*ids, CLAIM_PATIENCE, || client.register(&request))
             .await
             .map_err(refused)?;
         Ok(Self { id: worker.id, orders: worker.orders, config, client, clock, ids, instance })
+    }
+
+    fn introduction(&self, lanes: Vec<LaneName>) -> RegisterRequest {
+        self.config.introduction(&self.instance, lanes)
     }
 
     /// The id the site gave.
@@ -122,8 +144,8 @@ impl Worker {
         &self.id
     }
 
-    /// Runs until it is told to end, or has drained the queue with `once`, or until nothing runs once
-    /// `other_lanes` has completed.
+    /// Runs until it is told to end, or has drained the queue with `once`. What is `found` while it
+    /// runs it takes up.
     ///
     /// # Errors
     /// When it was replaced, or can no longer claim safely. Its jobs were stopped then.
@@ -132,10 +154,9 @@ impl Worker {
         shared: Arc<Context>,
         courier: Courier,
         shutdown: Shutdown,
-        other_lanes: impl Future<Output = ()>,
-    ) -> Result<Ended, WorkError> {
-        let lanes: Vec<&str> = self.config.lanes.iter().map(LaneName::as_str).collect();
-        shared.observer.registered(&self.id, &lanes.join(", "));
+        found: mpsc::Receiver<Found>,
+    ) -> Result<(), WorkError> {
+        shared.observer.registered(&self.id, &listed(&self.config.lanes));
         let held = Held::default();
         let faults = Arc::clone(&shared.faults);
         let heartbeat = Heartbeat {
@@ -167,6 +188,7 @@ impl Worker {
             unanswered: None,
             orders: Orders::default(),
             running: Running::default(),
+            served: self.config.lanes.clone(),
             lacked: None,
             refused: None,
             jobs: JoinSet::new(),
@@ -176,7 +198,7 @@ impl Worker {
             draining: shutdown.drain.clone(),
             worker: &self,
         };
-        let ended = state.run(&shutdown, other_lanes).await;
+        let ended = state.run(&shutdown, found).await;
         if let Err(error) = &ended {
             // What a job has for a site that refuses the token is kept for the next one.
             let barred = matches!(error, WorkError::Barred { .. });
@@ -188,8 +210,7 @@ impl Worker {
         beating.abort();
         pruning.abort();
         handing_in.abort();
-        let goes_on = matches!(ended, Ok(Ended::OtherLanes));
-        if !goes_on && !matches!(ended, Err(WorkError::Replaced(_) | WorkError::Barred { .. })) {
+        if !matches!(ended, Err(WorkError::Replaced(_) | WorkError::Barred { .. })) {
             let leaving = tokio::time::timeout(FAREWELL, heartbeat.offline());
             if let Ok(Err(error)) = fault::pass(&*faults, Passage::Offline, leaving).await {
                 tracing::debug!(%error, "the site was not told that the worker goes");
@@ -215,6 +236,8 @@ struct Loop<'a> {
     gate: Gate,
     /// What the jobs are of.
     running: Running,
+    /// The lanes it serves now.
+    served: Vec<LaneName>,
     /// What people told this worker, taken up.
     orders: Orders,
     /// What the disk lacked when it was last looked at, so that it is told once.
@@ -234,10 +257,8 @@ impl Loop<'_> {
     async fn run(
         &mut self,
         shutdown: &Shutdown,
-        other_lanes: impl Future<Output = ()>,
-    ) -> Result<Ended, WorkError> {
-        let mut other_lanes = pin!(other_lanes);
-        let mut has_other_lanes = false;
+        mut found: mpsc::Receiver<Found>,
+    ) -> Result<(), WorkError> {
         let mut ask = true;
         let mut stopping = false;
         let once = self.worker.config.once;
@@ -247,9 +268,6 @@ impl Loop<'_> {
             observer.beat();
             ask |= self.take_orders(shutdown);
             let draining = shutdown.drain.is_cancelled();
-            if has_other_lanes && !draining && self.can_begin_anew() {
-                return Ok(Ended::OtherLanes);
-            }
             let served = self.lanes_let_begin();
             let lanes = self.gate.open(&served);
             self.bell.tell_refused(self.gate.refused(&served));
@@ -270,7 +288,7 @@ impl Loop<'_> {
                     Some(lacking) if !draining => {
                         Err(WorkError::NoRoom { folder: self.folder(), lacking })
                     }
-                    _ => Ok(Ended::Done),
+                    _ => Ok(()),
                 };
             }
             if self.jobs.is_empty() {
@@ -289,7 +307,10 @@ impl Loop<'_> {
                     ask = true;
                 }
                 () = shutdown.drain.cancelled(), if !draining => {}
-                () = &mut other_lanes, if !has_other_lanes => has_other_lanes = true,
+                Some(found) = found.recv(), if !draining => {
+                    self.take_up(found).await;
+                    ask = true;
+                }
                 Ok(()) = told.changed() => {
                     if *told.borrow_and_update() != self.orders {
                         self.bell.hurry();
@@ -458,9 +479,27 @@ impl Loop<'_> {
         Ok(Claimed::Nothing)
     }
 
-    /// Whether nothing is under way that a new registration would end, and the site is there for it.
-    fn can_begin_anew(&self) -> bool {
-        self.jobs.is_empty() && self.unanswered.is_none() && !self.shared.standing.is_away()
+    /// Tells the site of other lanes, and serves them from now on; what runs is left alone. It is the
+    /// same instance of this worker, which may register again. Where the site does not take it, the
+    /// worker goes on as before, and may be told again.
+    async fn take_up(&mut self, found: Found) {
+        let Found { lanes, served, taken } = found;
+        let request = self.worker.introduction(served);
+        let telling = tokio::time::timeout(FAREWELL, self.worker.client.register(&request));
+        let why = match telling.await {
+            Ok(Ok(_)) => {
+                self.shared.lanes.becomes(lanes);
+                self.shared.observer.registered(&self.worker.id, &listed(&request.lanes));
+                self.served = request.lanes;
+                let _ = taken.send(());
+                return;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        self.shared.observer.warning(&format!(
+            "the lanes of this machine changed, and the site was not told: {why}; it serves those it did"
+        ));
     }
 
     fn barred(&self, source: ClientError) -> WorkError {
@@ -534,8 +573,7 @@ impl Loop<'_> {
         if self.orders.drain.is_some() {
             shutdown.drain.cancel();
         }
-        let lanes = &self.worker.config.lanes;
-        lanes.iter().any(|lane| !before.let_take(lane) && self.orders.let_take(lane))
+        self.served.iter().any(|lane| !before.let_take(lane) && self.orders.let_take(lane))
     }
 
     fn ended(&mut self, ended: Result<(Id, (LaneName, StopReason)), JoinError>) {
@@ -559,6 +597,10 @@ impl Loop<'_> {
         let limits = &self.worker.config.limits;
         let may =
             |lane: &&LaneName| self.orders.let_take(lane) && limits.let_begin(lane, &self.running);
-        self.worker.config.lanes.iter().filter(may).cloned().collect()
+        self.served.iter().filter(may).cloned().collect()
     }
+}
+
+fn listed(lanes: &[LaneName]) -> String {
+    lanes.iter().map(LaneName::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -21,30 +21,39 @@ fn ends_in_review(house: &House, worker: &Working, task: &str) {
     });
 }
 
-/// No look-out is kept where the lanes were named: what they are was said.
+/// What it runs meanwhile goes on, and its instance is the same.
 #[test]
 fn a_lane_is_served_that_was_configured_since_the_worker_started() {
     let house = House::new();
-    house.process_lane("edit", EDIT, DONE);
+    let (go, begun) = (house.dir.path().join("go"), house.dir.path().join("begun"));
+    let body = format!(
+        "echo x >> {}; while [ ! -e {} ]; do sleep 0.05; done; {EDIT}",
+        begun.display(),
+        go.display()
+    );
+    house.process_lane("wait", &body, DONE);
     let slug = house.link();
-    let worker = house.work(&["--name", "w"]);
-    worker.until("it serves", || lanes(&house) == ["process:edit"]);
-    let before = worker.said();
+    let worker = house.work(&["--name", "w", "--jobs", "2"]);
+    worker.until("it serves", || lanes(&house) == ["process:wait"]);
+    let held = house.task(&slug, "process:wait", "Wait");
+    worker.until("it runs", || begun.exists());
 
     house.process_lane("other", EDIT, DONE);
     let task = house.task(&slug, "process:other", "One");
     ends_in_review(&house, &worker, &task);
-    assert_eq!(lanes(&house), ["process:edit", "process:other"]);
-    let said = worker.said();
-    let since = said.strip_prefix(&before).unwrap();
-    assert!(since.contains("the lanes of this machine changed"), "{since}");
-    assert!(since.contains("serving process:edit, process:other"), "{since}");
+    assert_eq!(lanes(&house), ["process:other", "process:wait"]);
+    assert!(worker.said().contains("serving process:other, process:wait"), "{}", worker.said());
 
-    // One that was taken away is left to other machines; one that is only out of order is the same.
-    std::fs::remove_file(house.home.join("lanes/edit.json")).unwrap();
+    // One that was taken away is left to other machines, and what runs of it is not.
+    std::fs::remove_file(house.home.join("lanes/wait.json")).unwrap();
     worker.until("it serves the other alone", || lanes(&house) == ["process:other"]);
-    let again = house.task(&slug, "process:other", "Two");
-    ends_in_review(&house, &worker, &again);
+    assert_eq!(house.state(&held), "running");
+    std::fs::write(&go, "").unwrap();
+    ends_in_review(&house, &worker, &held);
+    assert_eq!(std::fs::read_to_string(&begun).unwrap().lines().count(), 1, "it was run twice");
+    let events = house.relay(&["events", "--json"]).ok();
+    assert_eq!(events.matches("worker.registered").count(), 1, "{events}");
+    assert_eq!(events.matches("worker.online").count(), 0, "{events}");
 }
 
 #[test]

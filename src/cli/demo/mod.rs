@@ -133,7 +133,7 @@ async fn steps(
         max_run: Some(Duration::from_secs(600)),
         keep: false,
     };
-    work(start, Shutdown::default(), std::future::pending()).await?;
+    work(start, Shutdown::default(), None).await?;
     read(client, &task.id).await
 }
 

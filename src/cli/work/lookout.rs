@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use relay_lanes::VENDORS;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::cli::config::Config;
 use crate::cli::context::Context;
 use crate::cli::machine;
 use crate::model::LaneName;
-use crate::work::Stamp;
 use crate::work::lane::Lanes;
 use crate::work::login::Whose;
 use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe, process_statuses};
+use crate::work::{Found, Stamp};
 
 /// How often the disk is looked at: some twenty files, and no program.
 const LOOK: Duration = Duration::from_secs(15);
@@ -20,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(15);
 const ASK_AGAIN: u32 = 20;
 
 /// One worker's.
-pub(super) struct Lookout<'a> {
+pub(in crate::cli) struct Lookout<'a> {
     context: &'a Context,
     lanes: Lanes,
     seen: Seen,
@@ -41,8 +42,8 @@ impl<'a> Lookout<'a> {
         Self { context, lanes, seen }
     }
 
-    /// Completes once a worker that is started now would serve other lanes than `served`.
-    pub(super) async fn other_lanes(mut self, served: Vec<LaneName>) {
+    /// Tells a worker that serves `served` of other lanes, whenever there are; ends with the worker.
+    pub(super) async fn tell(mut self, mut served: Vec<LaneName>, worker: mpsc::Sender<Found>) {
         // One that was silent at the start is asked again as well.
         let mut unanswered = 1;
         loop {
@@ -57,10 +58,16 @@ impl<'a> Lookout<'a> {
             let secrets = self.lanes.secrets.clone();
             let lanes = machine::lanes_with(self.context, boxing, self.lanes.sandbox, secrets);
             let found = probe(&lanes, WORKER_PATIENCE).await;
-            if changes(&served, &found) {
+            unanswered = found.iter().any(is_unanswered).into();
+            let Some(now) = changed(&served, &found) else { continue };
+            let (taken, answer) = oneshot::channel();
+            if worker.send(Found { lanes, served: now.clone(), taken }).await.is_err() {
                 return;
             }
-            unanswered = found.iter().any(is_unanswered).into();
+            match answer.await {
+                Ok(()) => served = now,
+                Err(_) => unanswered = 1,
+            }
         }
     }
 }
@@ -84,17 +91,21 @@ impl Seen {
     }
 }
 
-/// Whether `found` differs from what is served. A lane stays whose program did not answer, or is gone
-/// for a moment as in an update, and no worker stays without any.
-fn changes(served: &[LaneName], found: &[LaneStatus]) -> bool {
+/// What to serve by what was `found`, where that differs from what is `served`. A lane stays whose
+/// program did not answer, or is gone for a moment as in an update, and no worker stays without any.
+fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
     let stays = |lane: &&LaneStatus| {
-        lane.served
-            || served.contains(&lane.lane)
-                && (is_unanswered(lane) || lane.state == LaneState::Missing)
+        lane.served || served.contains(&lane.lane) && (is_unanswered(lane) || is_gone(lane))
     };
-    let now: Vec<&LaneName> = found.iter().filter(stays).map(|lane| &lane.lane).collect();
-    let is_same = now.len() == served.len() && served.iter().all(|lane| now.contains(&lane));
-    !is_same && !now.is_empty()
+    let now: Vec<LaneName> = found.iter().filter(stays).map(|lane| lane.lane.clone()).collect();
+    let is_same = now.len() == served.len() && served.iter().all(|lane| now.contains(lane));
+    (!is_same && !now.is_empty()).then_some(now)
+}
+
+/// Whether its program is not there: of a lane that is configured one is named all the same.
+fn is_gone(lane: &LaneStatus) -> bool {
+    let configured = lane.state == LaneState::Unfit && lane.program.is_some();
+    configured || lane.state == LaneState::Missing
 }
 
 fn is_unanswered(lane: &LaneStatus) -> bool {
@@ -121,24 +132,27 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_begins_anew_only_for_other_lanes() {
+    fn a_worker_is_told_of_other_lanes_alone() {
         let served: Vec<LaneName> =
             ["claude", "process:edit"].map(|name| name.parse().unwrap()).into();
         let with = |claude, codex, edit: Option<LaneState>| {
             let mut found = vec![lane("claude", claude), lane("codex", codex)];
             found.extend(edit.map(|state| lane("process:edit", state)));
-            changes(&served, &found)
+            changed(&served, &found).is_some()
         };
         use LaneState::*;
         assert!(!with(Served, NotLoggedIn, Some(Served)));
         assert!(with(Served, Served, Some(Served)), "one came");
         assert!(with(NotLoggedIn, Missing, Some(Served)), "one went");
         assert!(with(Served, Missing, None), "a configuration went");
+        assert!(with(Served, Missing, Some(Unfit)), "a configuration is no good");
         assert!(with(NotLoggedIn, Served, Some(Served)), "one came for another");
         for passing in [Silent, Unclear, Missing] {
             assert!(!with(passing, Missing, Some(Served)), "{passing:?}");
             assert!(!with(Served, passing, Some(Served)), "{passing:?}");
         }
         assert!(!with(NotLoggedIn, NotLoggedIn, None), "nothing would be left");
+        let gone = LaneStatus { program: Some("/gone".into()), ..lane("process:edit", Unfit) };
+        assert_eq!(changed(&served, &[lane("claude", Served), gone]), None, "an update");
     }
 }

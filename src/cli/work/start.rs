@@ -1,5 +1,6 @@
 //! From options and settings to a running worker.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::pin::pin;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use tokio::sync::mpsc;
 
 use super::WorkOptions;
 use super::logfile::{self, LogFile};
@@ -35,7 +37,7 @@ use crate::work::linked::Linked;
 use crate::work::misfit;
 use crate::work::outbox::Outbox;
 use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe};
-use crate::work::{Ended, Observer, Shutdown, WorkError, Worker, WorkerConfig};
+use crate::work::{Observer, Shutdown, WorkError, Worker, WorkerConfig};
 
 /// The longest wait of an idle worker unless told otherwise (seed 002).
 const MAX_INTERVAL: Duration = Duration::from_secs(300);
@@ -62,14 +64,15 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     let github = machine::github(context).await;
     let logins = github.iter().map(|login| login.token.clone());
     let secrets: Vec<Secret> = logins.chain(context.config.site_secrets.clone()).collect();
-    let lanes = machine::lanes(context, !options.no_sandbox, secrets.clone()).await;
+    let lanes = machine::lanes(context, !options.no_sandbox, secrets).await;
     if let Some(why) = unusable(lanes.egress.outward.as_ref())
         && !options.no_sandbox
     {
         progress.warning(&format!("{why} (hint: {USABLE})"));
     }
+    // Lanes that were named are what they are.
     let looks = options.lanes.is_empty() && !options.once;
-    let mut lookout = looks.then(|| Lookout::new(context, lanes.clone()));
+    let lookout = looks.then(|| Lookout::new(context, lanes.clone()));
     let serves = served(&options, &lanes, &progress).await?;
     let site = Site::to_work(context).await?;
     let client = site.client().clone();
@@ -82,28 +85,8 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
     signals::listen(shutdown.clone(), Arc::clone(&progress))?;
     let told = Arc::clone(&progress);
     let (max_run, keep) = (options.max_minutes, options.keep);
-    let mut start = Start { context, worker, client, lanes, progress, max_run, keep };
-    let ended = loop {
-        let serves = start.worker.lanes.clone();
-        let kept = lookout.take();
-        let other_lanes = async move {
-            match kept {
-                Some(lookout) => lookout.other_lanes(serves).await,
-                // They were named.
-                None => std::future::pending().await,
-            }
-        };
-        match work(start.clone(), shutdown.clone(), other_lanes).await {
-            Ok(Ended::OtherLanes) => told.line("the lanes of this machine changed"),
-            ended => break ended,
-        }
-        start.lanes = machine::lanes(context, !options.no_sandbox, secrets.clone()).await;
-        lookout = Some(Lookout::new(context, start.lanes.clone()));
-        match served(&options, &start.lanes, &told).await {
-            Ok(serves) => start.worker.lanes = serves,
-            Err(error) => told.warning(&format!("{error:#}: it goes on with those it had")),
-        }
-    };
+    let start = Start { context, worker, client, lanes, progress, max_run, keep };
+    let ended = work(start, shutdown, lookout).await;
     site.close().await;
     told.ended();
     match ended {
@@ -112,7 +95,7 @@ pub(super) async fn run(options: WorkOptions, context: &Context) -> anyhow::Resu
             told.warning(&format!("{error:#}: this service does not start again by itself"));
             Ok(Exit::Ok)
         }
-        ended => ended.map(|_| Exit::Ok),
+        ended => ended.map(|()| Exit::Ok),
     }
 }
 
@@ -143,7 +126,6 @@ fn is_replaced(error: &anyhow::Error) -> bool {
 }
 
 /// All that a worker is started with; the demo starts one as well.
-#[derive(Clone)]
 pub(in crate::cli) struct Start<'a> {
     pub(in crate::cli) context: &'a Context,
     pub(in crate::cli) worker: WorkerConfig,
@@ -154,12 +136,12 @@ pub(in crate::cli) struct Start<'a> {
     pub(in crate::cli) keep: bool,
 }
 
-/// Registers the worker and runs it to its end, or until `other_lanes` and nothing runs.
+/// Registers the worker and runs it to its end; a `lookout` tells it of other lanes meanwhile.
 pub(in crate::cli) async fn work(
     start: Start<'_>,
     shutdown: Shutdown,
-    other_lanes: impl Future<Output = ()>,
-) -> anyhow::Result<Ended> {
+    lookout: Option<Lookout<'_>>,
+) -> anyhow::Result<()> {
     let Start { context, worker, client, lanes, progress, max_run, keep } = start;
     let home = lanes.relay_home.clone();
     if let Err(error) = adopt_orphans() {
@@ -179,7 +161,7 @@ pub(in crate::cli) async fn work(
     let git = git(context, &home).await?;
     let clock = Arc::clone(&context.clock);
     let ids = context.ids();
-    let name = worker.name.clone();
+    let (name, serves) = (worker.name.clone(), worker.lanes.clone());
     let observer: Arc<dyn Observer> = progress;
     let standing = Arc::new(Standing::new(Arc::clone(&clock), Arc::clone(&observer)));
     let client = client.watched(Arc::clone(&standing) as Arc<dyn Reach>);
@@ -198,7 +180,7 @@ pub(in crate::cli) async fn work(
         client,
         worker: worker.id().clone(),
         git,
-        lanes,
+        lanes: lanes.into(),
         copies,
         kept: home.join("kept"),
         runs: home.join("runs"),
@@ -215,7 +197,17 @@ pub(in crate::cli) async fn work(
         standing,
         observer,
     });
-    let ended = worker.run(Arc::clone(&shared), courier, shutdown, other_lanes).await;
+    let (tells, found) = mpsc::channel(1);
+    let looking = async {
+        if let Some(lookout) = lookout {
+            lookout.tell(serves, tells).await;
+        }
+        std::future::pending::<Infallible>().await
+    };
+    let ended = tokio::select! {
+        ended = worker.run(Arc::clone(&shared), courier, shutdown, found) => ended,
+        never = looking => match never {},
+    };
     let kept = shared.outbox.read(&shared.client.endpoint().to_string()).len();
     if kept > 0 {
         shared.observer.warning(&format!(

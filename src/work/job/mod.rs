@@ -23,7 +23,7 @@ use self::report::Unrecorded;
 use super::away::Standing;
 use super::copies::Copies;
 use super::heartbeat::Heartbeat;
-use super::lane::Lanes;
+use super::lane::{Lanes, Present};
 use super::linked::Linked;
 use super::log::{RunLog, Speaker};
 use super::login::Seat;
@@ -59,8 +59,8 @@ pub struct Context {
     pub worker: WorkerId,
     /// Git.
     pub git: Git,
-    /// The lanes this machine serves.
-    pub lanes: Lanes,
+    /// What this machine has.
+    pub lanes: Present,
     /// Where copies stand.
     pub copies: Copies,
     /// Where work is kept that could not be pushed.
@@ -98,6 +98,8 @@ pub struct Context {
 /// One job.
 pub struct Job {
     shared: Arc<Context>,
+    /// As they were when it began.
+    lanes: Arc<Lanes>,
     claim: Claim,
     lease: LeaseRef,
     signal: StopSignal,
@@ -166,9 +168,11 @@ pub async fn run(
     let (log, sender) = RunLog::start(speaker, place, Arc::clone(&shared.ids));
     let unrecorded = Unrecorded::default();
     let skew = report::skew(&claim.lease, shared.clock.now());
-    let hidden = shared.lanes.redactor();
+    let lanes = shared.lanes.now();
+    let hidden = lanes.redactor();
     let mut job = Job {
         shared,
+        lanes,
         claim,
         lease,
         signal,
@@ -254,7 +258,7 @@ impl Job {
     fn leave_login(&mut self, stop: Option<&StopReason>) {
         let Some((seat, began)) = self.seat.take() else { return };
         let (lane, now) = (&self.claim.task.lane, self.shared.clock.now());
-        self.shared.lanes.heard(lane, seat.whose(), began, stop, now);
+        self.lanes.heard(lane, seat.whose(), began, stop, now);
     }
 
     async fn start(&self) -> Result<(), Stop> {

@@ -331,7 +331,7 @@ impl Job {
             preferences: &self.claim.preferences,
             hidden: &self.hidden,
         };
-        self.shared.lanes.prepare(&brief)
+        self.lanes.prepare(&brief)
     }
 
     /// A flag beats a preference, which beats the seed's number.
@@ -347,7 +347,7 @@ impl Job {
         let log = self.log.clone();
         let errand = Errand {
             lane: &self.claim.task.lane,
-            lanes: &self.shared.lanes,
+            lanes: &self.lanes,
             supervisor: &self.shared.supervisor,
             clock: &*self.shared.clock,
             signal: &self.signal,

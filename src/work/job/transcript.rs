@@ -8,10 +8,10 @@ use crate::work::transcript::{FORMAT, Header};
 impl Job {
     pub(super) async fn transcript(&self) -> Record<'_> {
         let (shared, lane) = (&self.shared, &self.claim.task.lane);
-        let installed = shared.lanes.installed(lane);
+        let installed = self.lanes.installed(lane);
         let version = match installed {
             Some(installed) => {
-                let asking = probe::version(&shared.lanes, installed);
+                let asking = probe::version(&self.lanes, installed);
                 self.signal.guard(Box::pin(asking)).await.ok().flatten()
             }
             None => None,

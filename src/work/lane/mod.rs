@@ -4,6 +4,7 @@
 mod claude;
 mod codex;
 mod grok;
+mod present;
 mod process;
 mod vendor;
 
@@ -24,6 +25,7 @@ use super::login::Login;
 use super::probe::Versions;
 use super::walls::{self, View};
 
+pub use self::present::Present;
 pub(super) use self::process::no_folder_text;
 pub use self::process::{LaneFileError, Place, misnamed_lanes, process_config, process_lanes};
 pub use self::vendor::Installed;
