@@ -27,13 +27,20 @@ fn house(lane: &str, port: u16) -> Option<House> {
     Some(house)
 }
 
-fn claude(model: &Model) -> Option<House> {
-    let mut house = house("claude", model.port)?;
+/// Gives a machine a person's login of claude.ai.
+pub fn log_in_to_claude_ai(house: &House) {
     let login = json!({ "claudeAiOauth": {
         "accessToken": "access-token-of-ada", "refreshToken": "refresh-token-of-ada",
         "expiresAt": 4_000_000_000_000_u64, "scopes": ["user:inference"],
     }});
-    fs::write(house.dir.path().join(".claude/.credentials.json"), login.to_string()).unwrap();
+    let folder = house.dir.path().join(".claude");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(".credentials.json"), login.to_string()).unwrap();
+}
+
+fn claude(model: &Model) -> Option<House> {
+    let mut house = house("claude", model.port)?;
+    log_in_to_claude_ai(&house);
     house.set("ANTHROPIC_BASE_URL", &model.url()).set("RELAY_LANE_ENV", "ANTHROPIC_BASE_URL");
     Some(house)
 }

@@ -34,6 +34,8 @@ mod full_lanes;
 #[cfg(target_os = "linux")]
 mod full_nginx;
 #[cfg(target_os = "linux")]
+mod full_outcomes;
+#[cfg(target_os = "linux")]
 mod full_outward;
 mod full_private;
 #[cfg(target_os = "linux")]

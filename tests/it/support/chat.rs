@@ -10,7 +10,7 @@ use axum::http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::loopback::Loopback;
-use super::model::Step;
+use super::model::{Step, begun};
 
 /// The model it has.
 pub const MODEL: &str = "scripted-model";
@@ -90,7 +90,7 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
     let at = messages.iter().filter(|message| message["role"] == "tool").count();
     let step = seen.steps.get(at).or(seen.steps.last()).unwrap().clone();
     seen.requests.lock().unwrap().push((login, body.clone()));
-    let (delta, finish) = match step {
+    let (delta, finish) = match step.clone() {
         Step::Refuse(status, words, headers) => {
             let status = StatusCode::from_u16(status).unwrap();
             let mut response = whole(status, &json!({ "error": words }));
@@ -101,6 +101,14 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
         }
         Step::Answer(status, body) => {
             return whole(StatusCode::from_u16(status).unwrap(), &body);
+        }
+        Step::Cut | Step::Hang => {
+            let delta = json!([{ "index": 0, "delta": { "role": "assistant", "content": "" } }]);
+            let piece = json!({
+                "id": "chatcmpl-1", "created": 1, "model": body["model"],
+                "object": "chat.completion.chunk", "choices": delta,
+            });
+            return begun(&step, &format!("data: {piece}\n\n"));
         }
         Step::Say(words) => (json!({ "content": words }), "stop"),
         Step::Stop(reason) => (json!({ "content": "…" }), reason),

@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{iter, pending};
 use serde_json::{Value, json};
 
 use super::loopback::Loopback;
@@ -24,6 +27,10 @@ pub enum Step {
     Refuse(u16, &'static str, &'static [(&'static str, &'static str)]),
     /// Answers with this status and body.
     Answer(u16, Value),
+    /// Begins an answer, and the line is cut.
+    Cut,
+    /// Begins an answer, and never goes on.
+    Hang,
 }
 
 /// What each answer of the responses API says it used: input in all, of it cached, output.
@@ -89,7 +96,7 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
     }
     let step = seen.next(&body);
     seen.requests.lock().unwrap().push(body.clone());
-    let (content, stop) = match step {
+    let (content, stop) = match step.clone() {
         Step::Refuse(status, kind, headers) => {
             let mut response = whole(StatusCode::from_u16(status).unwrap(), &error(kind));
             for (name, value) in headers {
@@ -99,6 +106,9 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
         }
         Step::Answer(status, body) => {
             return whole(StatusCode::from_u16(status).unwrap(), &body);
+        }
+        Step::Cut | Step::Hang => {
+            return begun(&step, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
         }
         Step::Say(words) => (json!({ "type": "text", "text": words }), "end_turn"),
         Step::Stop(reason) => (json!({ "type": "text", "text": "…" }), reason),
@@ -147,14 +157,27 @@ impl Seen {
         };
         self.requests.lock().unwrap().push(body.clone());
         let call_id = format!("call_{}", running.len());
-        let item = match step {
+        let item = match step.clone() {
             Step::Answer(status, body) => {
                 return whole(StatusCode::from_u16(status).unwrap(), &body);
             }
             Step::Refuse(status, kind, _) => {
                 return whole(StatusCode::from_u16(status).unwrap(), &error(kind));
             }
-            Step::Say(words) | Step::Stop(words) => json!({
+            Step::Cut | Step::Hang => {
+                let head = json!({ "id": "resp_0", "object": "response", "status": "in_progress" });
+                let head = json!({ "type": "response.created", "response": head });
+                return begun(&step, &format!("event: response.created\ndata: {head}\n\n"));
+            }
+            Step::Stop(reason) => {
+                let why = json!({ "reason": reason });
+                let response = json!({
+                    "id": "resp_0", "object": "response", "status": "incomplete",
+                    "incomplete_details": why, "output": [],
+                });
+                return stream(&[json!({ "type": "response.incomplete", "response": response })]);
+            }
+            Step::Say(words) => json!({
                 "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
                 "content": [{ "type": "output_text", "text": words, "annotations": [] }],
             }),
@@ -239,6 +262,20 @@ fn events(message: &Value) -> Response<Body> {
         json!({ "type": "message_delta", "delta": ended, "usage": { "output_tokens": 5 } }),
         json!({ "type": "message_stop" }),
     ])
+}
+
+/// An answer that does not come to its end: this much of it, and then what the step says.
+pub fn begun(step: &Step, start: &str) -> Response<Body> {
+    let start = iter([Ok(Bytes::from(start.to_owned()))]);
+    let body = match step {
+        Step::Hang => Body::from_stream(start.chain(pending())),
+        _ => {
+            let cut = std::io::Error::other("the line is cut");
+            Body::from_stream(start.chain(iter([Err(cut)])))
+        }
+    };
+    let builder = Response::builder().header("content-type", "text/event-stream");
+    builder.body(body).unwrap()
 }
 
 fn stream(events: &[Value]) -> Response<Body> {
