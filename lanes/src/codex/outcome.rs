@@ -178,6 +178,12 @@ fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     if exit.code == Some(0) {
         return failed(Reason::ProtocolViolation, "codex ended without completing its turn");
     }
+    // Before any command: it reads its instructions in its sandbox.
+    if let Some(line) = exit.stderr.lines().find(|line| line.contains("fs sandbox helper failed")) {
+        let (_, why) = line.split_once("fs sandbox helper failed").unwrap_or_default();
+        let error = format!("codex's sandbox failed at its start{why}");
+        return failed(Reason::SandboxUnavailable, &error);
+    }
     if seen.began {
         // SIGINT ends it with 1 and no word.
         let said = exit.stderr.replace("Reading additional input from stdin...", "");

@@ -196,6 +196,7 @@ fn a_machine_without_a_sandbox() {
 fn an_end_before_any_result() {
     let done = include_str!("../../tests/codex/done.jsonl");
     let half = &done[..done.len() - 60];
+    let unboxed = include_str!("../../tests/codex/unboxed_start.stderr");
     let untrusted = "Not inside a trusted directory and --skip-git-repo-check was not specified.";
     for (lines, at, reason, part) in [
         ("", exit(0), Reason::ProtocolViolation, "without completing"),
@@ -213,6 +214,13 @@ fn an_end_before_any_result() {
         ("", Exit { code: None, signal: Some(9), ..exit(0) }, Reason::Crashed, "signal 9"),
         ("", exit(137), Reason::Crashed, "signal 9"),
         ("", exit(143), Reason::Crashed, "signal 15"),
+        (
+            include_str!("../../tests/codex/interrupted.jsonl"),
+            exit(1),
+            Reason::Crashed,
+            "exited with code 1 in the middle of its turn",
+        ),
+        ("", Exit { stderr: unboxed, ..exit(1) }, Reason::SandboxUnavailable, "bwrap: execvp"),
         (done, Exit { over_limit: true, ..exit(137) }, Reason::ProtocolViolation, "more than"),
     ] {
         let (_, verdict) = read(lines, &at);

@@ -86,6 +86,14 @@ fn full_its_model_and_its_settings() {
             says: "approval_policy",
             ..first("set -- \"$@\" -c approval_policy=7")
         },
+        Row {
+            named: "no sandbox where its home is a temporary one",
+            worker: &["--no-sandbox"],
+            first: "export TMPDIR=\"$HOME\"",
+            reason: "sandbox_unavailable",
+            says: "codex's sandbox failed at its start",
+            ..first("")
+        },
     ]);
 }
 
