@@ -1,6 +1,6 @@
-//! Every end of the three vendors' programs that docs/LANES.md knows, with the real program on a
-//! scripted model: a task is run by a worker, and the run's stop reason and error are looked at. A
-//! row is one run; a test runs the rows of one vendor, and names the one that is wrong.
+//! How the three vendors' real programs end, on scripted models: a task is run by a worker, and the
+//! run's stop reason and error are looked at. A row is one run; a test runs the rows of one vendor,
+//! and names the one that is wrong. Other ends are in `full_claude`, `full_codex` and `full_grok`.
 
 use std::fs;
 use std::path::Path;

@@ -172,7 +172,14 @@ fn failure(said: &str) -> Verdict {
         "" if any(&["resource-exhausted", "rate limit", "usage limit", "too many requests"]) => {
             Reason::Quota { until_ms: None }
         }
-        "" if any(&["error sending request", "connection refused", "timed out", "dns error"]) => {
+        "" if any(&[
+            "error sending request",
+            "transport error",
+            "connection refused",
+            "timed out",
+            "dns error",
+        ]) =>
+        {
             Reason::VendorUnreachable
         }
         "" if any(&["max turns reached"]) => Reason::MaxTurns,

@@ -154,6 +154,7 @@ fn a_vendor_that_does_not_answer() {
         (recorded!("unreachable", 1), "error sending request for url"),
         (recorded!("server_error", 1), "API error (status 500 Internal Server Error): boom"),
         (recorded!("overloaded", 1), "status 503"),
+        (recorded!("cut_off", 1), "Transport error: error decoding response body"),
     ] {
         assert_eq!(verdict.reason, Reason::VendorUnreachable, "{verdict:?}");
         assert!(error(&verdict).contains(part), "{verdict:?}");

@@ -66,6 +66,15 @@ fn full_its_vendor_its_model_and_its_settings() {
             ..first("set -- \"$@\" --no-such-flag")
         },
         Row {
+            named: "settings that are not valid",
+            reason: "sandbox_unavailable",
+            says: "failed validation",
+            ..first(
+                "set -- \"$@\" --settings \
+                 '{\"sandbox\":{\"enabled\":\"yes\",\"failIfUnavailable\":true}}'",
+            )
+        },
+        Row {
             named: "no settings file",
             says: "Settings file not found",
             ..first("set -- \"$@\" --settings /nowhere.json")

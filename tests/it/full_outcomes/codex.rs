@@ -14,11 +14,17 @@ use crate::support::model::{Model, Step};
 const ONE_TRY: &str = "set -- \"$@\" -c model_providers.relay.request_max_retries=0 \
                        -c model_providers.relay.stream_max_retries=0";
 
-/// Its own sandbox cannot be where its home is below the folder of temporary files.
-const ELSEWHERE: &str = "mkdir \"$HOME/temporary\" && export TMPDIR=\"$HOME/temporary\"";
+/// The same without the box: its own sandbox cannot be where its home is below the folder of
+/// temporary files.
+const ELSEWHERE: &str = "mkdir \"$HOME/temporary\"; export TMPDIR=\"$HOME/temporary\"; \
+                         set -- \"$@\" -c model_providers.relay.request_max_retries=0 \
+                         -c model_providers.relay.stream_max_retries=0";
 
 /// The same, with the switch on that relay turns off.
-const WAITS: &str = "mkdir \"$HOME/temporary\" && export TMPDIR=\"$HOME/temporary\"; set -- \"$@\" -c features.unbounded_connection_retries=true";
+const WAITS: &str = "mkdir \"$HOME/temporary\"; export TMPDIR=\"$HOME/temporary\"; \
+                     set -- \"$@\" -c model_providers.relay.request_max_retries=0 \
+                     -c model_providers.relay.stream_max_retries=0 \
+                     -c features.unbounded_connection_retries=true";
 
 fn machine(row: &Row, model: &Model) -> Option<House> {
     let mut house = House::new();
@@ -50,7 +56,7 @@ fn full_its_vendor_is_away() {
     let gone = || Row { down: true, ..row("", [], "vendor_unreachable") };
     let once = |row: Row| Row { first: ONE_TRY, reason: "vendor_unreachable", ..row };
     run([
-        // By itself it would wait for ever: with what relay gives it, and nothing else.
+        // By itself it would wait for ever, however many tries it has.
         Row {
             named: "connections are refused",
             worker: &["--no-sandbox"],
@@ -62,6 +68,7 @@ fn full_its_vendor_is_away() {
         once(row("500", error(500), "")),
         once(row("502", error(502), "")),
         once(row("cut in the middle", [Step::Cut], "")),
+        once(row("half an answer", [Step::Half], "")),
     ]);
 }
 
@@ -74,6 +81,10 @@ fn full_its_model_and_its_settings() {
             says: "content_filter",
             first: ONE_TRY,
             ..row("a refusal", [Step::Stop("content_filter")], "permission_refused")
+        },
+        Row {
+            says: "max_output_tokens",
+            ..row("an answer that is too long", [Step::Stop("max_output_tokens")], "vendor_error")
         },
         row("an empty answer", [Step::Say("")], "no_changes"),
         Row {

@@ -48,8 +48,12 @@ fn full_its_vendor_is_away_or_says_no() {
         once(row("403", refuse(403, "no access"), "vendor_error")),
         once(row("404", refuse(404, "model gone"), "vendor_error")),
         once(row("503", refuse(503, "overloaded"), "vendor_unreachable")),
+        once(row("an answer that is too long", [Step::Stop("length")], "vendor_error")),
+        once(row("a refusal", [Step::Stop("content_filter")], "permission_refused")),
         once(row("an empty answer", [Step::Say("")], "vendor_error")),
         once(row("cut in the middle", [Step::Cut], "vendor_unreachable")),
+        // To it an empty one.
+        once(row("half an answer", [Step::Half], "vendor_error")),
     ]);
 }
 

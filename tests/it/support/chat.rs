@@ -102,7 +102,7 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
         Step::Answer(status, body) => {
             return whole(StatusCode::from_u16(status).unwrap(), &body);
         }
-        Step::Cut | Step::Hang => {
+        Step::Cut | Step::Half | Step::Hang => {
             let delta = json!([{ "index": 0, "delta": { "role": "assistant", "content": "" } }]);
             let piece = json!({
                 "id": "chatcmpl-1", "created": 1, "model": body["model"],

@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::{iter, pending};
+use futures_util::stream::{iter, once, pending};
 use serde_json::{Value, json};
 
 use super::loopback::Loopback;
@@ -29,6 +29,8 @@ pub enum Step {
     Answer(u16, Value),
     /// Begins an answer, and the line is cut.
     Cut,
+    /// Begins an answer, and ends it there.
+    Half,
     /// Begins an answer, and never goes on.
     Hang,
 }
@@ -107,7 +109,7 @@ async fn answer(State(seen): State<Arc<Seen>>, request: Request) -> Response<Bod
         Step::Answer(status, body) => {
             return whole(StatusCode::from_u16(status).unwrap(), &body);
         }
-        Step::Cut | Step::Hang => {
+        Step::Cut | Step::Half | Step::Hang => {
             return begun(&step, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
         }
         Step::Say(words) => (json!({ "type": "text", "text": words }), "end_turn"),
@@ -164,7 +166,7 @@ impl Seen {
             Step::Refuse(status, kind, _) => {
                 return whole(StatusCode::from_u16(status).unwrap(), &error(kind));
             }
-            Step::Cut | Step::Hang => {
+            Step::Cut | Step::Half | Step::Hang => {
                 let head = json!({ "id": "resp_0", "object": "response", "status": "in_progress" });
                 let head = json!({ "type": "response.created", "response": head });
                 return begun(&step, &format!("event: response.created\ndata: {head}\n\n"));
@@ -266,12 +268,17 @@ fn events(message: &Value) -> Response<Body> {
 
 /// An answer that does not come to its end: this much of it, and then what the step says.
 pub fn begun(step: &Step, start: &str) -> Response<Body> {
-    let start = iter([Ok(Bytes::from(start.to_owned()))]);
+    let start = iter([Ok::<_, std::io::Error>(Bytes::from(start.to_owned()))]);
     let body = match step {
         Step::Hang => Body::from_stream(start.chain(pending())),
+        Step::Half => Body::from_stream(start),
         _ => {
-            let cut = std::io::Error::other("the line is cut");
-            Body::from_stream(start.chain(iter([Err(cut)])))
+            // What there is of it is sent first.
+            let cut = async {
+                tokio::task::yield_now().await;
+                Err(std::io::Error::other("the line is cut"))
+            };
+            Body::from_stream(start.chain(once(cut)))
         }
     };
     let builder = Response::builder().header("content-type", "text/event-stream");
