@@ -143,21 +143,24 @@ impl Run {
     }
 }
 
-/// The processes of this machine whose program is called so.
+/// The processes of this machine whose program is called so, without those that they started: some
+/// start themselves once more, as another tool.
 fn called(house: &House, name: &str) -> Vec<Pid> {
     let place = house.dir.path().to_str().unwrap();
-    let is_it = |folder: &Path| {
-        let program = fs::read_link(folder.join("exe")).unwrap_or_default();
-        let environment = fs::read(folder.join("environ")).unwrap_or_default();
-        program.file_name().is_some_and(|file| file == name)
-            && String::from_utf8_lossy(&environment).contains(place)
+    let read = |folder: &Path| {
+        let program = fs::read_link(folder.join("exe")).ok()?;
+        let environment = fs::read(folder.join("environ")).ok()?;
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        let parent: i32 = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        let pid: i32 = folder.file_name()?.to_str()?.parse().ok()?;
+        let is_it = program.file_name().is_some_and(|file| file == name)
+            && String::from_utf8_lossy(&environment).contains(place);
+        is_it.then_some((pid, parent))
     };
-    let entries = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    let found = entries.filter(|folder| is_it(folder));
-    found
-        .filter_map(|folder| folder.file_name()?.to_str()?.parse().ok())
-        .filter_map(Pid::from_raw)
-        .collect()
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let found: Vec<_> = entries.filter_map(|entry| read(&entry.path())).collect();
+    let is_first = |(_, parent): &&(i32, i32)| found.iter().all(|(pid, _)| pid != parent);
+    found.iter().filter(is_first).filter_map(|(pid, _)| Pid::from_raw(*pid)).collect()
 }
 
 /// Sends a signal to the one process that is called so.

@@ -61,7 +61,8 @@ fn full_its_vendor_is_away() {
             named: "connections are refused",
             worker: &["--no-sandbox"],
             first: ELSEWHERE,
-            says: "Connection failed",
+            // Its own end: one that relay made of it would say that it still waits.
+            says: "Connection failed: error sending request (hint",
             ..gone()
         },
         once(Row { named: "connections are refused, which the proxy tells", ..gone() }),
