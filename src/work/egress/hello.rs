@@ -19,6 +19,9 @@ pub(super) enum Hello {
 }
 
 const HANDSHAKE: u8 = 0x16;
+/// The kinds of records. Some servers pass over an alert and go on to the hello behind it.
+const FIRST_KIND: u8 = 0x14;
+const LAST_KIND: u8 = 0x18;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
 
@@ -27,6 +30,10 @@ pub(super) fn read(said: &[u8]) -> Hello {
     match said {
         [] | [HANDSHAKE] => return Hello::Unfinished,
         [HANDSHAKE, 3, ..] => {}
+        [FIRST_KIND..=LAST_KIND, ..] => return Hello::Unclear,
+        // A hello in the frame of SSL 2, which some servers still read, and which names no host.
+        [0x80..=0xff, _, CLIENT_HELLO, ..] => return Hello::Unclear,
+        [0x80..=0xff] | [0x80..=0xff, _] => return Hello::Unfinished,
         _ => return Hello::Other,
     }
     let message = match message(said) {
@@ -181,8 +188,37 @@ mod tests {
     }
 
     #[test]
+    fn nothing_stands_in_front_of_the_hello() {
+        let named = record(&hello(&sized(2, &names(&["a.example"]))));
+        for front in [
+            // Alerts, of a warning and of the end; the change of the cipher; data; a heartbeat.
+            &[0x15, 3, 1, 0, 2, 1, 41][..],
+            &[0x15, 3, 3, 0, 2, 2, 0],
+            &[0x14, 3, 3, 0, 1, 1],
+            &[0x17, 3, 3, 0, 1, 0],
+            &[0x18, 3, 3, 0, 1, 1],
+            // The first byte is enough.
+            &[0x15],
+            &[HANDSHAKE, 4],
+            &[HANDSHAKE, 0, 0],
+        ] {
+            assert_eq!(read(&[front, &named].concat()), Hello::Unclear, "{front:?}");
+        }
+    }
+
+    #[test]
+    fn a_hello_in_the_frame_of_ssl_2_is_unclear() {
+        let framed = b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00\x00\x10";
+        assert_eq!(read(&framed[..1]), Hello::Unfinished);
+        assert_eq!(read(&framed[..2]), Hello::Unfinished);
+        for end in 3..framed.len() {
+            assert_eq!(read(&framed[..end]), Hello::Unclear, "{end}");
+        }
+    }
+
+    #[test]
     fn what_is_no_tls_is_told_by_its_first_bytes() {
-        for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-x", b"\x16\x04", b"\x80\x2e\x01", b"P"] {
+        for said in [&b"GET / HTTP/1.1\r\n"[..], b"SSH-2.0-x", b"\x80\x2e\x04", b"P", b"\x13\x16"] {
             assert_eq!(read(said), Hello::Other);
         }
     }
