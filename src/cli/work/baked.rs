@@ -114,11 +114,11 @@ pub(super) fn environment(config: &Config) -> anyhow::Result<Vec<(String, String
         let Some(Some(value)) = value else {
             return Err(Failure::new(Exit::Usage, format!("{name} is not UTF-8")).into());
         };
-        if has_login(value) && open.contains(&name) {
+        if has_login(name, value) && open.contains(&name) {
             continue;
         }
         let secrets = config.site_secrets.iter().chain(&config.github_token);
-        if has_login(value) || secrets.map(|s| s.expose()).any(|s| value.contains(s)) {
+        if has_login(name, value) || secrets.map(|s| s.expose()).any(|s| value.contains(s)) {
             let text = format!("{name} holds a login, which is never written into a service");
             return Err(Failure::new(Exit::Usage, text).into());
         }
@@ -133,7 +133,8 @@ pub(super) fn remarks(config: &Config) -> Vec<String> {
     let told = told.filter(|(name, _)| is_set(config, name));
     let mut remarks: Vec<String> = told.map(|(name, why)| format!("note: {name} {why}")).collect();
     let value = |name: &str| config.environment.get(OsStr::new(name))?.to_str();
-    for name in open_addresses(config).iter().filter(|name| value(name).is_some_and(has_login)) {
+    let holds_login = |name: &&str| value(name).is_some_and(|value| has_login(name, value));
+    for name in open_addresses(config).iter().filter(|name| holds_login(name)) {
         remarks.push(format!("note: {name} holds a login, so it is not written into the service"));
     }
     let baked = names(config);
@@ -154,10 +155,17 @@ pub(super) fn remarks(config: &Config) -> Vec<String> {
     remarks
 }
 
-/// `scheme://user:password@host`.
-fn has_login(value: &str) -> bool {
+/// `scheme://user:password@host`. A proxy needs no scheme, and its address has no other use for the
+/// sign.
+fn has_login(name: &str, value: &str) -> bool {
+    if PROXIES.contains(&name) {
+        return value.contains('@');
+    }
     let Some((_, rest)) = value.split_once("://") else { return false };
-    rest.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
+    rest.trim_start_matches('/')
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|authority| authority.contains('@'))
 }
 
 impl WorkOptions {
@@ -312,6 +320,28 @@ mod tests {
         let told = remarks(&config);
         let [one] = &told[..] else { panic!("{told:?}") };
         assert!(one.contains("TOOL_KEY (process:edit)"), "{one}");
+    }
+
+    #[test]
+    fn a_proxys_login_is_known_however_its_address_is_written() {
+        for address in [
+            "http://u:hush@proxy:3128",
+            "http:///u:hush@proxy:3128",
+            "//u:hush@proxy:3128",
+            "u:hush@proxy:3128",
+            "u:hu/sh@proxy",
+            "hush@proxy",
+        ] {
+            let config = of(&[("HTTPS_PROXY", address), ("no_proxy", "localhost,.example")]);
+            let baked = environment(&config).expect("valid");
+            assert_eq!(baked, [("no_proxy".to_owned(), "localhost,.example".to_owned())]);
+            let said = remarks(&config).join("\n");
+            assert!(said.contains("HTTPS_PROXY holds a login") && !said.contains("hush"), "{said}");
+        }
+        for address in ["proxy:3128", "//proxy", "http://proxy:3128/"] {
+            let baked = environment(&of(&[("HTTPS_PROXY", address)])).expect("valid");
+            assert_eq!(baked, [("HTTPS_PROXY".to_owned(), address.to_owned())]);
+        }
     }
 
     #[test]
