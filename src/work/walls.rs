@@ -214,8 +214,10 @@ pub fn shared() -> Walls {
 /// Where very many lead into one folder, all of that is.
 fn hide_linked(walls: &mut Walls, places: &[PathBuf], needed: &[PathBuf]) {
     let mut files: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
-    for target in links::targets(places) {
-        if places.iter().any(|place| target.starts_with(place)) || is_systems(&target) {
+    let is_known = |target: &Path| places.iter().any(|place| target.starts_with(place));
+    let is_place = |folder: &Path| !is_known(folder) && may_be_emptied(folder, needed);
+    for target in links::targets(places, is_place) {
+        if is_known(&target) || is_systems(&target) {
             continue;
         }
         if !target.is_dir() {

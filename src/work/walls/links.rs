@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How deep below a place of logins is looked.
 const DEEP: usize = 3;
@@ -11,8 +11,9 @@ const OF_ONE: usize = 512;
 /// Entries that are looked at in all, those nearest to their place first: some ten milliseconds.
 const OF_ALL: usize = 8192;
 
-/// What the links below `places` lead to, where that is there, by its path without links.
-pub(super) fn targets(places: &[PathBuf]) -> BTreeSet<PathBuf> {
+/// What the links below `places` lead to, where that is there, by its path without links. A folder
+/// that one leads to is a place like them where `is_place` says so.
+pub(super) fn targets(places: &[PathBuf], is_place: impl Fn(&Path) -> bool) -> BTreeSet<PathBuf> {
     let mut left = OF_ALL;
     let mut next: VecDeque<(PathBuf, usize)> =
         places.iter().map(|place| (place.clone(), 1)).collect();
@@ -22,7 +23,13 @@ pub(super) fn targets(places: &[PathBuf]) -> BTreeSet<PathBuf> {
         for entry in entries.take(OF_ONE.min(left)) {
             left -= 1;
             match entry.file_type() {
-                Ok(kind) if kind.is_symlink() => found.extend(fs::canonicalize(entry.path())),
+                Ok(kind) if kind.is_symlink() => {
+                    let Ok(target) = fs::canonicalize(entry.path()) else { continue };
+                    let is_new = found.insert(target.clone());
+                    if is_new && depth < DEEP && target.is_dir() && is_place(&target) {
+                        next.push_back((target, depth + 1));
+                    }
+                }
                 Ok(kind) if kind.is_dir() && depth < DEEP => {
                     next.push_back((entry.path(), depth + 1));
                 }
@@ -60,6 +67,35 @@ mod tests {
         }
         let places = ["many", "nowhere", "a"].map(|name| root.join(name));
         let expected = ["a", "one", "three", "two"].map(|name| root.join(name));
-        assert_eq!(targets(&places), BTreeSet::from(expected));
+        let is_place = |folder: &Path| folder != root.join("a");
+        assert_eq!(targets(&places, is_place), BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn a_linked_folder_is_looked_through_as_what_it_is_linked_from() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        for folder in ["ssh", "dot/keys", "more", "code", "last"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for file in ["id", "token", "tool", "far"] {
+            fs::write(root.join(file), "").unwrap();
+        }
+        for (to, at) in [
+            ("dot/keys", "ssh/keys"),
+            ("id", "dot/keys/id"),
+            ("more", "dot/keys/more"),
+            ("token", "more/token"),
+            ("dot/keys", "more/round"),
+            ("last", "more/last"),
+            ("far", "last/far"),
+            ("code", "ssh/code"),
+            ("tool", "code/tool"),
+        ] {
+            symlink(root.join(to), root.join(at)).unwrap();
+        }
+        let is_place = |folder: &Path| folder != root.join("code");
+        let expected = ["code", "dot/keys", "id", "last", "more", "token"].map(|n| root.join(n));
+        assert_eq!(targets(&[root.join("ssh")], is_place), BTreeSet::from(expected));
     }
 }
