@@ -55,6 +55,19 @@ impl Usage {
             || cost_usd.is_some()
     }
 
+    /// Whether the vendor answered in the run at least once: it used tokens, or a model was called.
+    /// Who counts tokens counts a turn without an answer as well; of who does not, a turn is one.
+    #[must_use]
+    pub fn tells_of_an_answer(&self) -> bool {
+        let Self { input_tokens, cache_read_tokens, cache_write_tokens, output_tokens, .. } = self;
+        let tokens = [input_tokens, cache_read_tokens, cache_write_tokens, output_tokens];
+        let is_some = |count: &Option<u64>| count.is_some_and(|n| n > 0);
+        let counts_tokens = tokens.iter().any(|count| count.is_some());
+        tokens.into_iter().any(is_some)
+            || is_some(&self.model_calls)
+            || !counts_tokens && is_some(&self.turns)
+    }
+
     /// The number that nobody can have counted, by its name: below nothing, no number at all, or
     /// more than [`COST_MOST`] or [`COUNT_MOST`].
     #[must_use]
@@ -97,6 +110,30 @@ mod tests {
 
     fn cost(usd: f64) -> Usage {
         Usage { cost_usd: Some(usd), ..Usage::default() }
+    }
+
+    #[test]
+    fn an_answer_is_known_by_what_it_used() {
+        let none = Usage {
+            input_tokens: Some(0),
+            cache_read_tokens: Some(0),
+            cache_write_tokens: Some(0),
+            output_tokens: Some(0),
+            model_calls: None,
+            turns: Some(1),
+            ..cost(0.0)
+        };
+        assert!(!none.tells_of_an_answer() && !Usage::default().tells_of_an_answer());
+        for some in [
+            Usage { input_tokens: Some(1), ..none.clone() },
+            Usage { cache_read_tokens: Some(1), ..none.clone() },
+            Usage { cache_write_tokens: Some(1), ..none.clone() },
+            Usage { output_tokens: Some(1), ..none.clone() },
+            Usage { model_calls: Some(1), ..none.clone() },
+            Usage { turns: Some(1), ..Usage::default() },
+        ] {
+            assert!(some.tells_of_an_answer(), "{some:?}");
+        }
     }
 
     #[test]

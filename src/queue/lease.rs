@@ -8,7 +8,7 @@ use super::deaths::{DEATHS, QUICK, QUICK_DEATHS};
 use super::{LocalPullRow, Queue, QueueError, RunEnd, bounds};
 use crate::model::{
     Disposition, Effect, EventKind, LeaseRef, Outcome, Passage, RunId, StopReason, Task, TaskState,
-    Timestamp, WorkerId,
+    Timestamp, Usage, WorkerId,
 };
 use crate::store::{Finish, RunHead};
 
@@ -79,7 +79,7 @@ impl Queue {
         let next = if quick_death && is_last_death(&head) {
             Next::quarantined()
         } else {
-            Next::after(&end.reason, head.retries, now)
+            Next::after(disposition(&end), head.retries, now)
         };
         let message = end.error.as_deref().or(end.summary.as_deref()).map(first_line);
         let finish = Finish {
@@ -168,9 +168,9 @@ impl Next {
         Self { state: TaskState::Failed, parked_until: None, retries: 0, reason }
     }
 
-    fn after(reason: &StopReason, retries: u32, now: Timestamp) -> Self {
+    fn after(disposition: Disposition, retries: u32, now: Timestamp) -> Self {
         let to = |state| Self { state, parked_until: None, retries: 0, reason: None };
-        match reason.disposition() {
+        match disposition {
             Disposition::Review => to(TaskState::Review),
             Disposition::Done => to(TaskState::Done),
             Disposition::Fail => to(TaskState::Failed),
@@ -195,6 +195,16 @@ impl Next {
                 reason: None,
             },
         }
+    }
+}
+
+/// What happens to a task whose run ended so. A vendor that had answered in it was there: what the run
+/// itself does may be what kept the program from it, and would again, so that counts.
+fn disposition(end: &RunEnd) -> Disposition {
+    let answered = end.usage.as_ref().is_some_and(Usage::tells_of_an_answer);
+    match end.reason {
+        StopReason::VendorUnreachable if answered => Disposition::Retry,
+        _ => end.reason.disposition(),
     }
 }
 
@@ -307,25 +317,22 @@ mod tests {
         for away in [forge, StopReason::VendorUnreachable] {
             let mut retries = 0;
             for _ in 0..100 {
-                let next = Next::after(&away, retries, Timestamp(0));
+                let next = Next::after(away.disposition(), retries, Timestamp(0));
                 assert_eq!(next.state, TaskState::Parked, "{away}");
                 retries = next.retries;
             }
             assert_eq!(
-                Next::after(&StopReason::Crashed, retries, Timestamp(0)).state,
+                Next::after(Disposition::Retry, retries, Timestamp(0)).state,
                 TaskState::Parked
             );
         }
-        assert_eq!(
-            Next::after(&StopReason::Crashed, RETRIES, Timestamp(0)).state,
-            TaskState::Failed
-        );
+        assert_eq!(Next::after(Disposition::Retry, RETRIES, Timestamp(0)).state, TaskState::Failed);
     }
 
     #[test]
     fn a_quota_in_the_past_is_still_waited_for() {
         let now = Timestamp(1_000_000);
-        let next = Next::after(&StopReason::Quota { until: Timestamp(5) }, 3, now);
+        let next = Next::after(Disposition::Park(Timestamp(5)), 3, now);
         assert_eq!(next.parked_until, Some(now + QUOTA_LEAST));
         assert_eq!(next.retries, 0);
     }
@@ -370,7 +377,7 @@ mod tests {
             StopReason::Crashed,
             StopReason::WorkerStopped,
         ] {
-            let next = Next::after(&reason, 0, Timestamp(0));
+            let next = Next::after(reason.disposition(), 0, Timestamp(0));
             assert!(!events(&lease, &head, &RunEnd::bare(reason), &next).is_empty());
         }
     }

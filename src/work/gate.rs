@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::job::Context;
+use super::job::Ended;
 use super::lane::Installed;
 use super::login::{CLAIMING, Holder, NoSeat, Seat, Whose, look};
 use super::quota::{MOST, Marks, Said};
@@ -122,8 +123,9 @@ impl Gate {
     }
 
     /// A job of `lane` ended. What it showed of its login is marked as it ends.
-    pub fn ended(&mut self, lane: &LaneName, reason: &StopReason) {
-        self.rests.ended(lane, reason, self.shared.clock.uptime());
+    pub fn ended(&mut self, lane: &LaneName, ended: &Ended) {
+        let Ended { reason, answered } = ended;
+        self.rests.ended(lane, reason, *answered, self.shared.clock.uptime());
         if let (StopReason::ForgeLimited { .. }, Disposition::Park(until)) =
             (reason, reason.disposition())
         {

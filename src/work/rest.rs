@@ -23,10 +23,12 @@ struct Rest {
 }
 
 impl Rests {
-    /// A run of `lane` ended at `now`.
-    pub fn ended(&mut self, lane: &LaneName, reason: &StopReason, now: Duration) {
+    /// A run of `lane` ended at `now`. A vendor that had `answered` in it was there: what the run itself
+    /// did may be what kept the program from it, which is no reason to leave other tasks alone.
+    pub fn ended(&mut self, lane: &LaneName, reason: &StopReason, answered: bool, now: Duration) {
         let known = self.0.iter_mut().find(|rest| rest.lane == *lane);
         match (reason, known) {
+            (StopReason::VendorUnreachable, _) if answered => {}
             (StopReason::VendorUnreachable, None) => {
                 let (until, next) = (now + FIRST, FIRST * 2);
                 self.0.push(Rest { lane: lane.clone(), until, next });
@@ -86,11 +88,11 @@ mod tests {
     fn a_lane_rests_for_longer_each_time_and_for_five_minutes_at_the_most() {
         let (mut rests, claude, mut now) = (Rests::default(), lane("claude"), at(7));
         for seconds in [30, 60, 120, 240, 300, 300] {
-            rests.ended(&claude, &AWAY, now);
+            rests.ended(&claude, &AWAY, false, now);
             assert_eq!(rests.left(&claude, now), Some(at(seconds)));
             assert_eq!(rests.left(&lane("codex"), now), None, "another lane");
             // What began before the outage was met is of the same one.
-            rests.ended(&claude, &AWAY, now + at(1));
+            rests.ended(&claude, &AWAY, false, now + at(1));
             assert_eq!(rests.left(&claude, now + at(1)), Some(at(seconds - 1)));
             now += at(seconds);
             assert_eq!(rests.left(&claude, now), None);
@@ -107,12 +109,23 @@ mod tests {
             (StopReason::VendorError, 30),
         ] {
             rests = Rests::default();
-            rests.ended(&claude, &AWAY, at(0));
-            rests.ended(&claude, &reason, at(40));
-            rests.ended(&claude, &AWAY, at(50));
+            rests.ended(&claude, &AWAY, false, at(0));
+            rests.ended(&claude, &reason, true, at(40));
+            rests.ended(&claude, &AWAY, false, at(50));
             assert_eq!(rests.left(&claude, at(50)), Some(at(seconds)), "{reason}");
         }
-        rests.ended(&claude, &StopReason::Finished, at(51));
+        rests.ended(&claude, &StopReason::Finished, true, at(51));
         assert_eq!(rests.left(&claude, at(51)), None);
+    }
+
+    #[test]
+    fn a_run_that_had_answers_makes_no_lane_rest() {
+        let (mut rests, claude) = (Rests::default(), lane("claude"));
+        rests.ended(&claude, &AWAY, true, at(0));
+        assert_eq!(rests.left(&claude, at(0)), None);
+        // It began before the outage, and does not say that it is over.
+        rests.ended(&claude, &AWAY, false, at(1));
+        rests.ended(&claude, &AWAY, true, at(2));
+        assert_eq!(rests.left(&claude, at(2)), Some(at(29)));
     }
 }

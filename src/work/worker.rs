@@ -231,7 +231,7 @@ struct Loop<'a> {
     claim_file: ClaimFile,
     /// The last claim, where no answer came: the next one asks for it by the same id.
     unanswered: Option<ClaimRequest>,
-    jobs: JoinSet<(LaneName, StopReason)>,
+    jobs: JoinSet<(LaneName, job::Ended)>,
     /// Which lanes can run now.
     gate: Gate,
     /// What the jobs are of.
@@ -554,9 +554,9 @@ impl Loop<'_> {
         }
         let of = (lane.clone(), claim.task.id.repo.clone());
         let job = self.jobs.spawn(async move {
-            let reason = job::run(shared, claim, signal, heartbeat, draining, seat).await;
+            let ended = job::run(shared, claim, signal, heartbeat, draining, seat).await;
             drop(holding);
-            (lane, reason)
+            (lane, ended)
         });
         self.running.began(job.id(), of.0, of.1);
     }
@@ -576,12 +576,10 @@ impl Loop<'_> {
         self.served.iter().any(|lane| !before.let_take(lane) && self.orders.let_take(lane))
     }
 
-    fn ended(&mut self, ended: Result<(Id, (LaneName, StopReason)), JoinError>) {
+    fn ended(&mut self, ended: Result<(Id, (LaneName, job::Ended)), JoinError>) {
         self.running.ended(ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id));
         match ended {
-            Ok((_, (lane, reason))) => {
-                self.gate.ended(&lane, &reason);
-            }
+            Ok((_, (lane, ended))) => self.gate.ended(&lane, &ended),
             // The lease runs out by itself; the site queues the task again.
             Err(error) => tracing::error!(%error, "a job ended without an answer"),
         }

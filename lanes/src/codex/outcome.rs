@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::usage::usage;
 use super::when::quota_until;
-use crate::{Exit, Reason, SUMMARY_BYTES, Verdict, text};
+use crate::{Exit, LaneUsage, Reason, SUMMARY_BYTES, Verdict, text};
 
 /// The most characters of an error shown.
 const ERROR_CHARS: usize = 600;
@@ -25,6 +25,8 @@ pub struct Seen {
     pub last_words: Option<String>,
     /// Whether a turn was begun.
     pub began: bool,
+    /// Whether the model asked for something or said something.
+    pub answered: bool,
     /// The vendor is being waited for, in the program's words.
     pub waiting: Option<String>,
     /// The first line that was no row.
@@ -76,10 +78,11 @@ pub fn verdict(seen: &Seen, model: Option<&str>, exit: &Exit<'_>) -> Verdict {
     if exit.over_limit {
         return failed(Reason::ProtocolViolation, "codex wrote more than a run may");
     }
-    if let Some(said) = &seen.failed {
-        return failure(said, exit);
-    }
-    let Some(counts) = &seen.completed else { return without_end(seen, exit) };
+    let Some(counts) = seen.completed.as_ref().filter(|_| seen.failed.is_none()) else {
+        let said = seen.failed.as_deref();
+        let verdict = said.map_or_else(|| without_end(seen, exit), |said| failure(said, exit));
+        return Verdict { usage: unfinished(seen, model), ..verdict };
+    };
     let verdict = match exit.code {
         Some(0) => seen.is_unboxed().map_or_else(|| done(seen), unboxed),
         _ => {
@@ -88,6 +91,15 @@ pub fn verdict(seen: &Seen, model: Option<&str>, exit: &Exit<'_>) -> Verdict {
         }
     };
     Verdict { usage: usage(counts, model), ..verdict }
+}
+
+/// Of a turn that was not completed no usage is told: what is known is whether the model had a part
+/// in it.
+fn unfinished(seen: &Seen, model: Option<&str>) -> LaneUsage {
+    if !seen.answered {
+        return LaneUsage::default();
+    }
+    LaneUsage { model: model.map(str::to_owned), turns: Some(1), ..LaneUsage::default() }
 }
 
 fn done(seen: &Seen) -> Verdict {

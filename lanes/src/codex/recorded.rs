@@ -142,6 +142,23 @@ fn a_vendor_that_does_not_answer() {
 }
 
 #[test]
+fn a_turn_that_the_model_had_a_part_in_is_one_though_it_failed() {
+    let rows = include_str!("../../tests/codex/cut_off.jsonl");
+    assert_eq!(read(rows, &exit(1)).1.usage.turns, None, "nobody answered");
+    let (begin, end) = rows.split_at(rows.find(r#"{"type":"error""#).unwrap());
+    let item = |kind: &str| {
+        let row = format!(r#"{{"type":"item.completed","item":{{"type":"{kind}"}}}}"#);
+        read(&format!("{begin}{row}\n{end}"), &exit(1)).1
+    };
+    for kind in ["agent_message", "reasoning", "command_execution", "file_change"] {
+        let verdict = item(kind);
+        assert_eq!(verdict.reason, Reason::VendorUnreachable);
+        assert_eq!(verdict.usage.turns, Some(1), "{kind}");
+    }
+    assert_eq!(item("error").usage, LaneUsage::default());
+}
+
+#[test]
 fn a_network_that_is_waited_for_is_told_while_it_is() {
     let mut reader = super::reader(None);
     for line in include_str!("../../tests/codex/waiting.jsonl").lines() {

@@ -25,6 +25,9 @@ impl Stream {
 
     fn row(&mut self, row: &mut Value) -> Vec<Said> {
         let kind = row["type"].as_str().unwrap_or_default();
+        // An error and a list of what to do are items as well, and need no answer.
+        let of_the_model = ["agent_message", "reasoning", "command_execution", "file_change"];
+        self.seen.answered |= of_the_model.contains(&words(&row["item"]["type"]));
         // Whatever else it says, it no longer waits.
         if kind.starts_with("item.") || kind.starts_with("turn.") {
             self.seen.waiting = None;

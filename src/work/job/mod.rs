@@ -141,7 +141,16 @@ impl From<String> for Note {
     }
 }
 
-/// Does one job and releases its lease. Gives why it stopped.
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Why it stopped.
+    pub reason: StopReason,
+    /// Whether the vendor answered its program at least once.
+    pub answered: bool,
+}
+
+/// Does one job and releases its lease.
 pub async fn run(
     shared: Arc<Context>,
     claim: Claim,
@@ -149,7 +158,7 @@ pub async fn run(
     heartbeat: Heartbeat,
     draining: CancellationToken,
     seat: Option<Seat>,
-) -> StopReason {
+) -> Ended {
     let seat = seat.map(|seat| (seat, shared.clock.now()));
     let lease = claim.lease.reference();
     let renewal = Renewal {
@@ -199,7 +208,10 @@ pub async fn run(
     // The log goes first: the site takes none for a lease that was released.
     let rest = sender.finish().await;
     let faults = Arc::clone(&job.shared);
-    fault::pass(&*faults.faults, Passage::Release, job.release(end.err(), report, rest)).await
+    let answered = report.usage.as_ref().is_some_and(Usage::tells_of_an_answer);
+    let releasing = job.release(end.err(), report, rest);
+    let reason = fault::pass(&*faults.faults, Passage::Release, releasing).await;
+    Ended { reason, answered }
 }
 
 impl Job {

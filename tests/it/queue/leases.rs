@@ -23,6 +23,7 @@ super::on_each_database!(
     a_finish_may_be_repeated,
     infrastructure_is_tried_five_times_in_a_row,
     an_outage_is_waited_for_however_long_it_lasts,
+    a_vendor_that_answered_in_each_run_is_not_waited_for_without_end,
     a_quota_parks_until_its_time,
     usage_that_was_not_reported_is_not_zero,
     a_start_is_told_once,
@@ -358,6 +359,21 @@ async fn an_outage_is_waited_for_however_long_it_lasts(b: Bench) {
     let lease = b.claim(&hand).await.expect("work").lease.reference();
     let task = b.finish(&lease, &hand, StopReason::Stalled).await.expect("an end");
     assert_eq!(task.state, TaskState::Parked);
+}
+
+async fn a_vendor_that_answered_in_each_run_is_not_waited_for_without_end(b: Bench) {
+    let hand = b.worker("desk", &["claude"]).await;
+    b.task(1).await;
+    let usage = Usage { output_tokens: Some(7), ..Usage::default() };
+    for tries in 0..=relay::queue::RETRIES {
+        let lease = b.claim(&hand).await.expect("work").lease.reference();
+        let end =
+            RunEnd { usage: Some(usage.clone()), ..RunEnd::bare(StopReason::VendorUnreachable) };
+        let task = b.queue.finish(&lease, &hand.worker.id, end).await.expect("an end");
+        let fails = tries == relay::queue::RETRIES;
+        assert_eq!(task.state, if fails { TaskState::Failed } else { TaskState::Parked });
+        b.advance(300);
+    }
 }
 
 async fn a_quota_parks_until_its_time(b: Bench) {
