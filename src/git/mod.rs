@@ -18,6 +18,7 @@ mod error;
 mod fence;
 mod inspect;
 mod isolation;
+mod keep;
 mod lfs;
 mod mirror;
 mod plant;

@@ -4,8 +4,8 @@
 //! The index is a copy of the one the files were checked out with (the room `warm_index`). A
 //! fresh one would take committed CRLF files for changes nobody made, and would read every file.
 //!
-//! What git writes goes to the copy's own folder. Only a snapshot that breaks no rule is packed
-//! into the mirror and held there by a ref, so a refused one is gone with the copy and never
+//! What git writes goes to the copy's own folder. Only a snapshot that breaks no rule gets into
+//! the mirror (the room `keep`), so a refused one is gone with the copy and never
 //! shows up in another run's copy; and runs side by side write into nothing they share.
 
 use std::collections::HashSet;
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use super::checkout::{Copy, INDEX};
 use super::inspect::{FINDINGS, Finding, inspect, touched_submodule};
-use super::isolation::{Command, joined};
 use super::mirror::{Mirror, blocking};
 use super::secrets::secret_in;
 use super::tree_rules::broken_rule;
@@ -89,8 +88,10 @@ impl Mirror {
             Err(path) => return Ok(Snapshot::Refused { why: RepoProblem::NestedGit, path }),
         };
         let snapshot = self.commit(copy, request, &tree).await?;
-        if let Snapshot::Commit { commit, .. } = &snapshot {
-            self.keep(copy, commit).await?;
+        if let Snapshot::Commit { commit, .. } = &snapshot
+            && let Some(path) = self.keep(copy, commit).await?
+        {
+            return Ok(Snapshot::Refused { why: RepoProblem::UnsafeFile, path });
         }
         Ok(snapshot)
     }
@@ -285,16 +286,6 @@ impl Mirror {
             Ok(Snapshot::Commit { commit: commit.into(), tree: tree.id().to_string() })
         })
         .await
-    }
-
-    /// Packs an accepted commit into the mirror and holds it there by a ref.
-    async fn keep(&self, copy: &Copy, commit: &Commit) -> Result<(), GitError> {
-        let pack = self.paths.mirror.join("objects/pack/pack");
-        let mut command = Command::in_repo(&copy.folder, "pack-objects", ["--revs", "--quiet"]);
-        command.args.push(joined("", &pack));
-        command.stdin = format!("{commit}\n^{}\n", copy.base()).into_bytes();
-        self.git.run(command).await?;
-        self.hold(commit)
     }
 
     /// Holds a commit of the mirror by a ref, until [`Mirror::forget`].

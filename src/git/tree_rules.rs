@@ -56,7 +56,8 @@ pub(super) fn changed_workflow(
     Ok(paths.flatten().find(|path| is_workflow(path)).map(|path| lossy(&path)))
 }
 
-fn changed<'a>(
+/// The files that differ between the two trees.
+pub(super) fn changed<'a>(
     repo: &'a Repository,
     base: &Tree<'_>,
     new: &Tree<'_>,

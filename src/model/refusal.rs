@@ -56,6 +56,8 @@ refusals! {
         FileTooLarge: "list the file in .gitignore, or store its kind with LFS; then `relay task retry 'TASK'` runs the lane again",
         /// Something that is neither a file, a link nor a folder.
         SpecialFile: "list it in .gitignore, or have the lane take it away; then `relay task retry 'TASK'` runs the lane again",
+        /// A file that git's own check lets nobody fetch: a `.gitmodules` that is a link or has a command, an odd name or address; or a `.gitattributes` with a line of over 2,048 bytes.
+        UnsafeFile: "tell the lane in relay.md to leave that `.gitmodules` or `.gitattributes` as it was; then `relay task retry 'TASK'` runs the lane again",
         /// The lane changed a workflow file, which could run with the repository's secrets.
         WorkflowChanged: "read the bundle; to let lanes change workflows there: `relay prefer push.workflows allow --scope project --scope-id REPO`, then `relay task retry 'TASK'`",
         /// The lane wrote a secret of the worker's into a file or a name.

@@ -184,6 +184,55 @@ async fn what_must_not_be_committed_is_refused_by_name() {
     }
 }
 
+/// Each of these, pushed, would fail the first fetch of every other machine.
+#[tokio::test]
+async fn what_git_lets_nobody_fetch_is_refused_by_name() {
+    let long = format!("# {}\n*.txt text\n", "a".repeat(3_000));
+    for (path, content) in [
+        (".gitmodules", COMMAND),
+        (".gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = -x\n"),
+        ("sub/.gitmodules", "[submodule \"../x\"]\n\tpath = x\n\turl = a\n"),
+        (".gitattributes", long.as_str()),
+    ] {
+        let bench = Bench::new(&[("a.txt", "one")]);
+        let (mirror, copy) = bench.copy().await;
+        write(copy.dir(), "fine.txt", "fine");
+        write(copy.dir(), path, content);
+        // Also where it is asked again.
+        for _ in 0..2 {
+            let (why, path) = (RepoProblem::UnsafeFile, path.to_owned());
+            assert_eq!(snapshot(&mirror, &copy).await, Snapshot::Refused { why, path });
+        }
+        let mirror_dir = bench.cache().join("acme/shop.git");
+        let objects = git(&mirror_dir, &["count-objects", "-v"]);
+        assert!(objects.contains("count: 0\n") && objects.contains("packs: 1\n"), "{objects}");
+        std::fs::remove_file(copy.dir().join(path)).unwrap();
+        committed(&mirror, &copy).await;
+    }
+}
+
+const COMMAND: &str = "[submodule \"x\"]\n\tpath = x\n\turl = a\n\tupdate = !true\n";
+
+/// Its mirror is from before git's check had the rule.
+#[tokio::test]
+async fn a_base_that_has_such_a_file_is_worked_on() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    bench.mirror().await;
+    bench.origin.commit("main", &[(".gitmodules", COMMAND)]);
+    let mirror_dir = bench.cache().join("acme/shop.git");
+    let bare = bench.origin.bare.to_str().unwrap();
+    git(&mirror_dir, &["fetch", "-q", bare, "+refs/heads/*:refs/heads/*"]);
+    let (mirror, copy) = bench.copy().await;
+    write(copy.dir(), "a.txt", "two");
+    committed(&mirror, &copy).await;
+    write(copy.dir(), "sub/.gitmodules", &format!("{COMMAND}\tbranch = b\n"));
+    let (why, path) = (RepoProblem::UnsafeFile, "sub/.gitmodules".to_owned());
+    assert_eq!(snapshot(&mirror, &copy).await, Snapshot::Refused { why, path });
+    std::fs::remove_file(copy.dir().join("sub/.gitmodules")).unwrap();
+    std::fs::remove_file(copy.dir().join(".gitmodules")).unwrap();
+    committed(&mirror, &copy).await;
+}
+
 fn link(dir: &std::path::Path, to: &str, name: &str) {
     std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
     std::os::unix::fs::symlink(to, dir.join(name)).unwrap();

@@ -1,6 +1,6 @@
 //! Traps that make plain git run a program, or send the token elsewhere.
 
-use super::stage::Expect::Pushed;
+use super::stage::Expect::{Pushed, Refused};
 use super::stage::{Row, play};
 
 const README: &[&str] = &["README.md"];
@@ -106,8 +106,8 @@ const PROGRAMS: &[Row] = &[
         "git init -q sub; (cd sub; git commit -q --allow-empty -m x); rm -rf sub/.git
          printf '[submodule \"s\"]\\npath = sub\\nurl = ../x\\nupdate = !%s\\n' \"$CANARY\" > .gitmodules
          git config submodule.s.update \"!$CANARY\"; git config submodule.recurse true",
-        // A file like any other: only the empty one of that name that claude's sandbox leaves is not.
-        Pushed(&[".gitmodules", "README.md"]),
+        // git's own check lets no fetch bring it, so a branch with it would keep every worker out.
+        Refused("unsafe_file", ".gitmodules"),
     ),
     (
         "aliases, pager, merge driver, worktree settings",

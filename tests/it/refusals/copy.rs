@@ -76,6 +76,12 @@ fn what_must_not_be_committed_is_refused_and_the_rest_of_the_work_is_kept() {
         ("twin", "case_collision", "echo x > readme.md", &["readme.md"][..]),
         ("huge", "file_too_large", "truncate -s 101M huge.bin", &[][..]),
         ("pipe", "special_file", "mkfifo pipe", &[][..]),
+        (
+            "modules",
+            "unsafe_file",
+            "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = a\\n\\tupdate = !true\\n' > .gitmodules",
+            &[".gitmodules"][..],
+        ),
     ];
     let tasks: Vec<String> = cases
         .iter()
