@@ -42,7 +42,7 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
             let names: Vec<&str> = workers.iter().map(|name| name.as_str()).collect();
             format!(
                 "every worker that could take it is paused, or told to end, by {} since {} ({}): {}; \
-                 `relay work resume WORKER` lets one go on",
+                 `relay work resume WORKER` lets a paused one go on, and one that was told to end is started again",
                 actor(by),
                 date(*since),
                 ago(now, *since),

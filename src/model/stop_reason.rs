@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{ForgeProblem, PushProblem, RepoProblem, TaskId, Timestamp};
 
+/// Characters of the one line that a task has of its last run; the run has the rest.
+pub const MESSAGE_MOST: usize = 1_000;
+
 /// Why a run stopped. Each knows by itself what happens to the task ([`StopReason::disposition`])
 /// and which of the seed's outcomes it is ([`StopReason::outcome`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -28,8 +28,7 @@ pub const TITLE_MOST: usize = 256;
 /// Characters of a text that somebody gives, as of an issue's on GitHub.
 pub const BODY_MOST: usize = 65_536;
 
-/// Characters of the one line that a task has of its last run; the run has the rest.
-pub(super) const MESSAGE_MOST: usize = 1_000;
+pub(super) use crate::model::stop_reason::MESSAGE_MOST;
 
 /// Bytes of a branch's name (a file system has 255), and of a pull request's address.
 const BRANCH_MOST: usize = 255;

@@ -66,7 +66,10 @@ impl LaneOptions {
         if json {
             context.output.json(&worker)?;
         }
-        if order == Order::Resume && worker.orders.drain.is_some() {
+        if order == Order::Resume
+            && worker.orders.drain.is_some()
+            && worker.state != WorkerState::Offline
+        {
             return Err(ends(&worker).into());
         }
         if !json {
@@ -105,21 +108,18 @@ async fn own(context: &Context, site: &Client) -> anyhow::Result<WorkerName> {
     }
 }
 
-/// No word takes a drain back: what a person asked for who resumes such a worker does not happen.
+/// No word takes a drain back: what a person asked for who resumes such a worker does not happen. One
+/// that has ended is as any other that is not there: its next start knows nothing of the drain.
 fn ends(worker: &Worker) -> Failure {
     let (name, host) = (&worker.name, one_line(&worker.host));
     let runs: Vec<String> = worker.leases.iter().map(|lease| lease.task.to_string()).collect();
-    let (then, when) = match (worker.state, &runs[..]) {
-        (WorkerState::Offline, _) => ("is not there any more".to_owned(), String::new()),
-        (_, []) => ("takes nothing more".to_owned(), ", once it has ended".to_owned()),
-        (_, runs) => (
-            format!("takes nothing more, and has {} to end", runs.join(", ")),
-            ", once it has ended".to_owned(),
-        ),
+    let then = match &runs[..] {
+        [] => "takes nothing more".to_owned(),
+        runs => format!("takes nothing more, and has {} to end", runs.join(", ")),
     };
     let text = format!("{name} was told to end, which is not taken back: it {then}");
     Failure::new(Exit::Conflict, text)
-        .hint(format!("start it again on {host}{when}: relay work --name {name}"))
+        .hint(format!("start it again on {host}, once it has ended: relay work --name {name}"))
 }
 
 /// What a person reads once it was told.
@@ -261,7 +261,10 @@ mod tests {
             format!("{told} takes nothing more, and has a/b#1 to end")
         );
         assert_eq!(ends(worker(ending(), &[])), format!("{told} takes nothing more"));
-        assert_eq!(ends(gone(ending())), format!("{told} is not there any more"));
+        assert_eq!(
+            said(&gone(ending()), Order::Resume, &[]),
+            "desk is not there; it goes on once `relay work` is started there"
+        );
     }
 
     #[test]

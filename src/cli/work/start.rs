@@ -175,7 +175,12 @@ pub(in crate::cli) async fn work(
     };
     let registering =
         Worker::register(worker, client.clone(), Arc::clone(&clock), Arc::clone(&ids), &courier);
-    let worker = registering.await.map_err(|error| work_failure(&name, error))?;
+    let worker = tokio::select! {
+        biased;
+        registered = registering => registered.map_err(|error| work_failure(&name, error))?,
+        // Whoever is not there yet has nothing to end.
+        () = shutdown.drain.cancelled() => return Ok(()),
+    };
     let shared = Arc::new(job::Context {
         client,
         worker: worker.id().clone(),

@@ -53,13 +53,24 @@ impl Stop {
     /// the reason.
     #[must_use]
     pub fn told(&self) -> Option<String> {
-        match (&self.error, &self.hint) {
-            (error, None) => error.clone(),
-            (error, Some(hint)) => {
-                let error = error.clone().unwrap_or_else(|| self.reason.to_string());
-                Some(format!("{error} (hint: {hint})"))
-            }
+        self.told_within(usize::MAX)
+    }
+
+    /// The same in so many characters: of a long error the beginning, and what mends it whole.
+    #[must_use]
+    pub fn told_within(&self, most: usize) -> Option<String> {
+        let hint = self.hint.as_ref().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        let error = match &self.error {
+            None if hint.is_empty() => return None,
+            None => self.reason.to_string(),
+            Some(error) => error.clone(),
+        };
+        let room = most.saturating_sub(hint.chars().count());
+        if error.chars().count() <= room {
+            return Some(format!("{error}{hint}"));
         }
+        let beginning: String = error.chars().take(room.saturating_sub(1)).collect();
+        Some(format!("{beginning}…{hint}"))
     }
 }
 
@@ -97,6 +108,9 @@ mod tests {
         let kept = told(Stop::new(StopReason::TimedOut, "late").hint("be quick").and("it is kept"));
         assert_eq!(kept, "late; it is kept (hint: be quick)");
         assert_eq!(Stop::from(StopReason::LeaseLost).hinted(&task).told(), None);
+        let long = Stop::new(StopReason::TimedOut, "é".repeat(50)).hint("be quick");
+        assert_eq!(long.told_within(25).unwrap(), format!("{}… (hint: be quick)", "é".repeat(6)));
+        assert_eq!(long.told_within(69), long.told());
     }
 
     #[test]

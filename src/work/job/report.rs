@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::halt::set_aside;
 use super::{Job, LAST_WORD, Report, Stop};
 use crate::api::{RecordRequest, ReleaseRequest};
+use crate::model::stop_reason::MESSAGE_MOST;
 use crate::model::{Disposition, Effect, LEASE, Lease, Outcome, Passage, StopReason, Timestamp};
 use crate::work::courier::{self, is_lost, kept_words};
 use crate::work::log::Rest;
@@ -116,8 +117,9 @@ impl Job {
         report: Report,
         rest: Rest,
     ) -> StopReason {
-        let (reason, error) =
-            stop.map_or((StopReason::Finished, None), |stop| (stop.reason.clone(), stop.told()));
+        let (reason, error) = stop.map_or((StopReason::Finished, None), |stop| {
+            (stop.reason.clone(), stop.told_within(MESSAGE_MOST))
+        });
         let (shared, outcome) = (&self.shared, Outcome::Finished);
         let tell = |event| shared.observer.step(&self.lease.task, Step::Release, &event);
         // A lease that is gone has nothing to release; its end was already recorded.

@@ -14,6 +14,12 @@ const NO_BOX: &str = "this machine can make neither walls nor the sandbox that c
 const KEYRING: &str = "codex is logged in, but its login is not in the file auth.json: a run has \
                        a home of its own and would find none";
 
+const NO_LOGIN: &str =
+    "codex has no login in the file auth.json, which is where a run's own home has it from";
+
+const LOG_IN: &str = "`codex login`; where it keeps logins in a keyring, set \
+                      cli_auth_credentials_store = \"file\" before";
+
 const TO_FILE: &str = "set cli_auth_credentials_store = \"file\" and run `codex login`";
 
 /// What is wrong with a login that codex has and no run would find, and what helps.
@@ -35,7 +41,7 @@ impl Lanes {
         let login = installed.login(brief.workdir)?;
         let home = match &login {
             Some(login) if !login.is_there() => {
-                return Err(Stop::new(StopReason::NotLoggedIn, KEYRING).hint(TO_FILE));
+                return Err(Stop::new(StopReason::NotLoggedIn, NO_LOGIN).hint(LOG_IN));
             }
             Some(login) => login.home(),
             None => self.home.join(installed.vendor.home.folder),
