@@ -81,7 +81,11 @@ pub fn verdict(seen: &Seen, model: Option<&str>, exit: &Exit<'_>) -> Verdict {
     let Some(counts) = seen.completed.as_ref().filter(|_| seen.failed.is_none()) else {
         let said = seen.failed.as_deref();
         let verdict = said.map_or_else(|| without_end(seen, exit), |said| failure(said, exit));
-        return Verdict { usage: unfinished(seen, model), ..verdict };
+        let usage = match verdict.reason {
+            Reason::VendorUnreachable => before_it_went(seen, model),
+            _ => LaneUsage::default(),
+        };
+        return Verdict { usage, ..verdict };
     };
     let verdict = match exit.code {
         Some(0) => seen.is_unboxed().map_or_else(|| done(seen), unboxed),
@@ -94,8 +98,8 @@ pub fn verdict(seen: &Seen, model: Option<&str>, exit: &Exit<'_>) -> Verdict {
 }
 
 /// Of a turn that was not completed no usage is told: what is known is whether the model had a part
-/// in it.
-fn unfinished(seen: &Seen, model: Option<&str>) -> LaneUsage {
+/// in it before its vendor was away.
+fn before_it_went(seen: &Seen, model: Option<&str>) -> LaneUsage {
     if !seen.answered {
         return LaneUsage::default();
     }
