@@ -15,6 +15,7 @@ pub mod courier;
 pub mod egress;
 mod ended;
 pub mod errand;
+mod found;
 pub mod gate;
 pub mod heartbeat;
 pub mod job;
@@ -45,8 +46,9 @@ pub mod walls;
 pub mod worker;
 
 pub use ended::WorkError;
+pub use found::Found;
 pub use limits::Limits;
 pub use observer::{Observer, Step, StepEvent};
 pub use stamp::Stamp;
 pub use stop::{Shutdown, StopSignal};
-pub use worker::{Found, Worker, WorkerConfig};
+pub use worker::{Worker, WorkerConfig};

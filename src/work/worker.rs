@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -14,10 +14,10 @@ use super::beat::beating;
 use super::claims::ClaimFile;
 use super::courier::Courier;
 use super::ended::WorkError;
+use super::found::Found;
 use super::gate::Gate;
 use super::heartbeat::{Heartbeat, Held};
 use super::job::{self, Context};
-use super::lane::Lanes;
 use super::limits::{Limits, Running};
 use super::login::{CLAIMING, Seat};
 use super::misfit::{self, Misfit};
@@ -84,16 +84,6 @@ impl WorkerConfig {
             version: self.version.clone(),
         }
     }
-}
-
-/// Other lanes that this machine could serve, found while its worker runs.
-pub struct Found {
-    /// What it has now.
-    pub lanes: Lanes,
-    /// Which of them are to be served.
-    pub served: Vec<LaneName>,
-    /// Told once they are; dropped where the site did not take them.
-    pub taken: oneshot::Sender<()>,
 }
 
 /// A worker, ready to run. `shared` is put together by the caller once the worker's id is known.

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(kept, "late; it is kept (hint: be quick)");
         assert_eq!(Stop::from(StopReason::LeaseLost).hinted(&task).told(), None);
         let long = Stop::new(StopReason::TimedOut, "é".repeat(50)).hint("be quick");
-        assert_eq!(long.told_within(25).unwrap(), format!("{}… (hint: be quick)", "é".repeat(6)));
+        assert_eq!(long.told_within(25).unwrap(), format!("{}… (hint: be quick)", "é".repeat(7)));
         assert_eq!(long.told_within(69), long.told());
     }
 

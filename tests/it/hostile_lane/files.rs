@@ -69,7 +69,7 @@ const ROWS: &[Row] = &[
     (
         "hostile .gitmodules",
         "printf '[submodule \"../../x\"]\\npath = ../x\\nurl = --upload-pack=%s\\n' \"$CANARY\" > .gitmodules",
-        Harmless,
+        Refused("unsafe_file", ".gitmodules"),
     ),
     (
         "an encoding nobody knows",
