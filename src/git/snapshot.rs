@@ -55,6 +55,8 @@ pub enum Snapshot {
 }
 
 const SNAPSHOT_INDEX: &str = "index.snapshot";
+/// So many paths that git takes in nowhere are left out of a bundle: git is asked once for each.
+const NOT_TAKEN: usize = 16;
 
 impl Mirror {
     /// Commits what is in `copy`. The lane must be dead: what it changes meanwhile may be
@@ -85,7 +87,15 @@ impl Mirror {
         }
         let tree = match self.write_tree(copy, &[]).await? {
             Ok(tree) => tree,
-            Err(path) => return Ok(Snapshot::Refused { why: RepoProblem::NestedGit, path }),
+            Err(path) => {
+                // A link that git does not take in is a `.gitmodules`; a nested repository is none.
+                let why = if copy.dir().join(&path).is_symlink() {
+                    RepoProblem::UnsafeFile
+                } else {
+                    RepoProblem::NestedGit
+                };
+                return Ok(Snapshot::Refused { why, path });
+            }
         };
         let snapshot = self.commit(copy, request, &tree).await?;
         if let Snapshot::Commit { commit, .. } = &snapshot
@@ -117,8 +127,15 @@ impl Mirror {
         if left_out.len() >= FINDINGS || left_out.iter().any(Finding::would_hold_git_up) {
             return Ok(false);
         }
-        let left_out: Vec<PathBuf> = left_out.into_iter().map(|finding| finding.path).collect();
-        let Ok(tree) = self.write_tree(copy, &left_out).await? else { return Ok(false) };
+        let mut left_out: Vec<PathBuf> = left_out.into_iter().map(|finding| finding.path).collect();
+        let most = left_out.len() + NOT_TAKEN;
+        let tree = loop {
+            match self.write_tree(copy, &left_out).await? {
+                Ok(tree) => break tree,
+                Err(path) if left_out.len() < most => left_out.push(path.into()),
+                Err(_) => return Ok(false),
+            }
+        };
         let (folder, base) = (copy.folder.clone(), copy.base().oid()?);
         let (identity, at, message) =
             (request.identity.clone(), request.at, printable(request.message));
@@ -248,7 +265,7 @@ impl Mirror {
         if added.code != Some(0) {
             let text = error::text_of(&added);
             let invalid = text.lines().find_map(|line| line.split_once("invalid path '"));
-            return match invalid.and_then(|(_, rest)| rest.split_once('\'')) {
+            return match invalid.and_then(|(_, rest)| rest.rsplit_once('\'')) {
                 Some((path, _)) => Ok(Err(path.to_owned())),
                 None => Err(error::told_of_files("add", &added)),
             };

@@ -20,6 +20,7 @@ const ROWS: &[Row] = &[
         "mkdir \"$(printf '.g\\342\\200\\214it')\"; echo x > \"$(printf '.g\\342\\200\\214it')/config\"",
         Refused("nested_git", ".g"),
     ),
+    ("a link for .gitmodules", "ln -s README.md .gitmodules", Refused("unsafe_file", ".gitmodules")),
     ("a link into .git", "ln -s .git/config link", Refused("link_outside", "link")),
     ("a pipe", "mkfifo src/pipe", Refused("special_file", "src/pipe")),
     ("a pipe for .gitignore", "mkfifo src/.gitignore", Refused("special_file", "src/.gitignore")),

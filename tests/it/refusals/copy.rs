@@ -77,6 +77,12 @@ fn what_must_not_be_committed_is_refused_and_the_rest_of_the_work_is_kept() {
         ("huge", "file_too_large", "truncate -s 101M huge.bin", &[][..]),
         ("pipe", "special_file", "mkfifo pipe", &[][..]),
         (
+            "links",
+            "unsafe_file",
+            "ln -s work.txt .gitmodules; mkdir \"o'r\"; ln -s ../work.txt \"o'r/.gitmodules\"",
+            &[][..],
+        ),
+        (
             "modules",
             "unsafe_file",
             "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = a\\n\\tupdate = !true\\n' > .gitmodules",
