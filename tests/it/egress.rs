@@ -405,7 +405,7 @@ async fn a_tunnel_has_tls_for_its_own_host_alone() {
         answer.strip_prefix(b"heard:").map(<[u8]>::to_vec)
     };
     let own = hello(Some("Far.Example."));
-    let rest = b"what is enciphered";
+    let rest = b"\x17\x03\x03\0\x12what is enciphered";
     assert_eq!(heard(&[&own, rest]).await, Some([&own[..], rest].concat()));
     let (start, end) = own.split_at(20);
     assert_eq!(heard(&[start, end]).await, Some(own.clone()));
@@ -425,6 +425,56 @@ async fn a_tunnel_has_tls_for_its_own_host_alone() {
         "its TLS cannot be read",
     ];
     assert_eq!(lines, whys.map(said));
+}
+
+/// OpenSSL goes by the name in the second.
+#[tokio::test]
+async fn a_second_hello_is_for_the_tunnels_own_host_as_well() {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let beyond = Connect::to(server.local_addr().unwrap());
+    let outward = Outward { proxy: Secret::new(beyond.url("a:b")), except: String::new() };
+    let names: &[(&str, &[&str])] = &[("far.example", &["1.1.1.1"])];
+    let run = Run::with("far.example", names, Limits::default(), Some(outward)).await;
+    let retry = "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c";
+    let retry: Vec<u8> =
+        (0..32).map(|at| u8::from_str_radix(&retry[2 * at..2 * at + 2], 16).unwrap()).collect();
+    let again = [&[22, 3, 3, 0, 42, 2, 0, 0, 38, 3, 3][..], &retry, &[0, 19, 1, 0]].concat();
+    let own = hello(Some("far.example"));
+    let front = &b"\x14\x03\x03\0\x01\x01\x17\x03\x03\0\x05early"[..];
+    let heard = async |second: Vec<u8>, at_once: bool| {
+        let mut line = run.tunnel("far.example:443").await;
+        let (mut there, _) = server.accept().await.unwrap();
+        let behind = [front, &second[..]].concat();
+        line.write_all(&own).await.unwrap();
+        if at_once {
+            line.write_all(&behind).await.unwrap();
+        }
+        let mut first = vec![0; own.len()];
+        there.read_exact(&mut first).await.unwrap();
+        assert_eq!(first, own);
+        there.write_all(&again).await.unwrap();
+        let mut answer = vec![0; again.len()];
+        line.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, again);
+        if !at_once {
+            line.write_all(&behind).await.unwrap();
+        }
+        let _torn = line.shutdown().await;
+        let mut heard = Vec::new();
+        let _torn = there.read_to_end(&mut heard).await;
+        heard
+    };
+    let rest = b"\x17\x03\x03\0\x04rest";
+    for at_once in [false, true] {
+        let whole = [&own[..], rest].concat();
+        assert_eq!(heard(whole.clone(), at_once).await, [front, &whole[..]].concat());
+        for other in [hello(Some("evil.example")), hello(None)] {
+            assert_eq!(heard(other, at_once).await, front);
+        }
+    }
+    let (lines, _) = run.end().await;
+    assert!(lines[0].ends_with("far.example:443: its TLS asks for evil.example instead"));
+    assert!(lines[1].ends_with("far.example:443: its TLS names no host"), "{lines:?}");
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ pub(super) enum Hello {
     Unfinished,
     /// No TLS.
     Other,
-    /// TLS for this name, or for none.
-    Tls(Option<String>),
+    /// TLS for this name, or for none, with the bytes that this takes.
+    Tls(Option<String>, usize),
     /// TLS that cannot be read.
     Unclear,
 }
@@ -22,8 +22,16 @@ const HANDSHAKE: u8 = 0x16;
 /// The kinds of records. Some servers pass over an alert and go on to the hello behind it.
 const FIRST_KIND: u8 = 0x14;
 const LAST_KIND: u8 = 0x18;
+const ALERT: u8 = 0x15;
 const CLIENT_HELLO: u8 = 1;
+const SERVER_HELLO: u8 = 2;
 const SERVER_NAME: u16 = 0;
+
+/// By this random a server's hello is one that asks for a second of the client (RFC 8446 §4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91,
+    0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
 
 /// Reads what a client has said so far.
 pub(super) fn read(said: &[u8]) -> Hello {
@@ -36,17 +44,39 @@ pub(super) fn read(said: &[u8]) -> Hello {
         [0x80..=0xff] | [0x80..=0xff, _] => return Hello::Unfinished,
         _ => return Hello::Other,
     }
-    let message = match message(said) {
-        Ok(Some(message)) => message,
+    let (message, end) = match message(said) {
+        Ok(Some(whole)) => whole,
         Ok(None) if said.len() < LONGEST => return Hello::Unfinished,
         _ => return Hello::Unclear,
     };
-    name(&message).map_or(Hello::Unclear, Hello::Tls)
+    name(&message).map_or(Hello::Unclear, |name| Hello::Tls(name, end))
 }
 
-/// The first message, put together from its records; none where it has not come whole.
-fn message(mut said: &[u8]) -> Result<Option<Vec<u8>>, ()> {
+/// Whether a server that was said a hello asks for a second one; none where more has to come.
+pub(super) fn asks_again(mut said: &[u8]) -> Option<bool> {
     let mut message = Vec::new();
+    while let [kind, _, _, high, low, rest @ ..] = said {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        match *kind {
+            HANDSHAKE => message.extend_from_slice(&rest[..length.min(rest.len())]),
+            ALERT => {}
+            _ => return Some(false),
+        }
+        // Kind, length and version.
+        if let [kind, _, _, _, _, _, random @ ..] = &message[..]
+            && let Some(random) = random.get(..RETRY.len())
+        {
+            return Some(*kind == SERVER_HELLO && random == RETRY);
+        }
+        said = rest.get(length..).unwrap_or_default();
+    }
+    matches!(said, [kind, ..] if ![HANDSHAKE, ALERT].contains(kind)).then_some(false)
+}
+
+/// The first message, put together from its records, and where the last of them ends; none where it
+/// has not come whole. It ends with its record, as all do: what else is in that may be read as well.
+fn message(whole_of: &[u8]) -> Result<Option<(Vec<u8>, usize)>, ()> {
+    let (mut said, mut message) = (whole_of, Vec::new());
     while let [kind, major, _, high, low, rest @ ..] = said {
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         if (*kind, *major) != (HANDSHAKE, 3) || length == 0 {
@@ -58,8 +88,10 @@ fn message(mut said: &[u8]) -> Result<Option<Vec<u8>>, ()> {
                 return Err(());
             }
             let whole = u32::from_be_bytes([0, *a, *b, *c]) as usize;
-            if let Some(body) = body.get(..whole) {
-                return Ok(Some(body.to_vec()));
+            if body.len() >= whole {
+                let end = whole_of.len() - rest.len() + length;
+                let ends_with_it = body.len() == whole && end <= whole_of.len();
+                return ends_with_it.then(|| Some((body.to_vec(), end))).ok_or(());
             }
         }
         said = rest.get(length..).unwrap_or_default();
@@ -150,20 +182,21 @@ mod tests {
     fn the_name_is_found_whatever_it_comes_in() {
         let other = [vec![0, 43], sized(2, &[2, 3, 4])].concat();
         let all = sized(2, &[other.clone(), names(&["Api.Example"]), other.clone()].concat());
-        let named = Hello::Tls(Some("Api.Example".to_owned()));
+        let named = |said: &[u8]| Hello::Tls(Some("Api.Example".to_owned()), said.len());
         let whole = record(&hello(&all));
-        assert_eq!(read(&whole), named);
-        assert_eq!(read(&[&whole[..], b"early data"].concat()), named);
+        assert_eq!(read(&whole), named(&whole));
+        assert_eq!(read(&[&whole[..], b"early data"].concat()), named(&whole));
         let pieces: Vec<u8> = hello(&all).chunks(3).flat_map(record).collect();
-        assert_eq!(read(&pieces), named, "in records of three bytes");
+        assert_eq!(read(&pieces), named(&pieces), "in records of three bytes");
         for said in [&whole, &pieces] {
             // The last three bytes stand in the last record.
             for end in 0..said.len() - 3 {
                 assert_eq!(read(&said[..end]), Hello::Unfinished, "{end}");
             }
         }
-        assert_eq!(read(&record(&hello(&sized(2, &other)))), Hello::Tls(None));
-        assert_eq!(read(&record(&hello(&[]))), Hello::Tls(None));
+        for nameless in [record(&hello(&sized(2, &other))), record(&hello(&[]))] {
+            assert_eq!(read(&nameless), Hello::Tls(None, nameless.len()));
+        }
     }
 
     #[test]
@@ -182,7 +215,8 @@ mod tests {
         let alert_between = [record(&hello(&[])[..9]), vec![0x15, 3, 1, 0, 2, 1, 0]].concat();
         let empty = record(&[]);
         let endless = [vec![HANDSHAKE, 3, 1, 0xff, 0xff, 1, 0xff], vec![0; LONGEST]].concat();
-        for said in [record(&certificate), alert_between, empty, endless] {
+        let two = record(&[hello(&[]), hello(&[])].concat());
+        for said in [record(&certificate), alert_between, empty, endless, two] {
             assert_eq!(read(&said), Hello::Unclear);
         }
     }
@@ -204,6 +238,30 @@ mod tests {
         ] {
             assert_eq!(read(&[front, &named].concat()), Hello::Unclear, "{front:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_asks_for_a_second_hello_is_known_by_its_random() {
+        let of = |kind: u8, random: &[u8]| {
+            let body = [&[3, 3], random, &[0; 6]].concat();
+            [vec![kind], sized(3, &body)].concat()
+        };
+        let again = of(SERVER_HELLO, &RETRY);
+        let alert = [ALERT, 3, 3, 0, 2, 1, 112];
+        let pieces: Vec<u8> = again.chunks(3).flat_map(record).collect();
+        for said in [record(&again), pieces, [&alert[..], &record(&again)].concat()] {
+            assert_eq!(asks_again(&said), Some(true));
+            assert_eq!(asks_again(&said[..30]), None);
+        }
+        for other in [
+            record(&of(SERVER_HELLO, &[7; 32])),
+            record(&of(11, &RETRY)),
+            b"HTTP/1.1 400".to_vec(),
+            b"S".to_vec(),
+        ] {
+            assert_eq!(asks_again(&other), Some(false));
+        }
+        assert_eq!((asks_again(&[]), asks_again(&alert)), (None, None));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod outward;
 mod pass;
 mod passed;
 mod proxy;
+mod reach;
 mod told;
 mod trial;
 mod way;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use relay_sandbox::egress::Host;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 
 use super::head::Body;
-use super::hello::{self, Hello};
+use super::reach::{hear, reach};
 
 /// What is read, and thrown away, of a client behind its one request.
 const BEHIND: u64 = 256 << 10;
@@ -30,7 +31,7 @@ pub(super) enum May<'a> {
 }
 
 /// Why what a client says goes no further.
-enum Over {
+pub(super) enum Over {
     /// It, or the server, is gone.
     Gone,
     /// It is not what it may say.
@@ -59,17 +60,25 @@ pub(super) async fn pass(
     let (from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let mut from_client = begun.chain(from_client);
+    let (tell, again) = oneshot::channel();
     let there = async {
         match may {
             May::Anything => {}
-            May::Reach(host) => look(&mut from_client, &mut to_server, host, &moved).await?,
+            May::Reach(host) => {
+                return reach(&mut from_client, &mut to_server, host, again, &moved).await;
+            }
             May::Send(body) => {
                 return send(&mut from_client, &mut to_server, body, &moved).await;
             }
         }
         pump(&mut from_client, &mut to_server, &moved).await
     };
-    let mut back = std::pin::pin!(pump(&mut from_server, &mut to_client, &moved));
+    let mut back = std::pin::pin!(async {
+        if let May::Reach(_) = may {
+            hear(&mut from_server, &mut to_client, tell, &moved).await?;
+        }
+        pump(&mut from_server, &mut to_client, &moved).await
+    });
     // A client that has said all waits for the answer; a server that has is done with.
     let both = async {
         tokio::select! {
@@ -92,36 +101,6 @@ pub(super) async fn pass(
     tokio::select! {
         ended = both => ended,
         () = silence => Ok(()),
-    }
-}
-
-/// Holds back what a client begins with until it is known whom it asks for.
-async fn look(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    host: &Host,
-    moved: &AtomicBool,
-) -> Result<(), Over> {
-    let mut said = Vec::with_capacity(4096);
-    loop {
-        let n = from.take(hello::LONGEST as u64).read_buf(&mut said).await?;
-        moved.store(true, Ordering::Relaxed);
-        let refused = |why: &str| Err(Over::Refused(why.to_owned()));
-        match hello::read(&said) {
-            Hello::Unfinished if n > 0 => continue,
-            // It has ended before it was clear.
-            Hello::Unfinished if said.len() > 1 => return Err(Over::Gone),
-            Hello::Unfinished | Hello::Other => {}
-            Hello::Unclear => return refused("its TLS cannot be read"),
-            Hello::Tls(None) => return refused("its TLS names no host"),
-            Hello::Tls(Some(name)) => match Host::parse(&name) {
-                Some(asked) if asked == *host => {}
-                Some(asked) => return refused(&format!("its TLS asks for {asked} instead")),
-                None => return refused("its TLS asks for another host"),
-            },
-        }
-        to.write_all(&said).await?;
-        return Ok(());
     }
 }
 
@@ -193,7 +172,7 @@ async fn line(
 }
 
 /// Passes on so many bytes.
-async fn copy(
+pub(super) async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     length: u64,
@@ -213,7 +192,8 @@ async fn copy(
     Ok(())
 }
 
-async fn pump(
+/// Passes on all that comes.
+pub(super) async fn pump(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     moved: &AtomicBool,
