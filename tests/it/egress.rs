@@ -1,5 +1,7 @@
 //! A run's way out over real sockets: the proxy behind a door, as a program in the box meets it.
 
+mod tls;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
