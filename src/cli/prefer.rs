@@ -114,8 +114,11 @@ fn scope(width: Width, id: Option<&str>) -> anyhow::Result<Scope> {
             Scope::Project { slug: id.ok_or_else(|| needs("acme/shop"))?.parse()? }
         }
         (Width::ProjectLane, id) => {
-            let (slug, lane) =
-                id.and_then(|id| id.split_once(':')).ok_or_else(|| needs("acme/shop:claude"))?;
+            let id = id.ok_or_else(|| needs("acme/shop:claude"))?;
+            let (slug, lane) = id.split_once(':').ok_or_else(|| {
+                Failure::new(Exit::Usage, format!("`{id}` names a project and no lane"))
+                    .hint(format!("--scope-id {id}:claude"))
+            })?;
             Scope::ProjectLane { slug: slug.parse()?, lane: lane.parse()? }
         }
     })
@@ -135,6 +138,10 @@ mod tests {
             Ok("project acme/shop, lane process:edit".to_owned())
         );
         assert_eq!(read(Width::Project, None), Err("this scope needs an id".to_owned()));
+        assert_eq!(
+            read(Width::ProjectLane, Some("acme/shop")),
+            Err("`acme/shop` names a project and no lane".to_owned())
+        );
         assert!(read(Width::Global, Some("acme/shop")).is_err());
         assert!(read(Width::Lane, Some("No")).is_err());
     }

@@ -26,7 +26,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
         Err(error) => return failed(error),
     };
     let (status, health, projects) = tokio::join!(site.status(), site.health(), site.projects());
-    let moment = site.is_for_a_moment();
+    let (moment, kept_by) = (site.is_for_a_moment(), site.kept_by());
     site.close().await;
     let (status, health) = match (status, health) {
         (Ok(status), Ok(health)) => (status, health),
@@ -37,7 +37,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
     } else if moment {
         "no `relay work` runs on this home".to_owned()
     } else {
-        format!("held by `relay work`, pid {}", status.pid)
+        format!("held by `{}`, pid {}", kept_by.unwrap_or("relay work"), status.pid)
     };
     let sound = if health.read_through { "sound" } else { "too large to read through" };
     let seen = format!("{owner}; {:.1} MB, {sound}", health.bytes as f64 / 1e6);

@@ -1,6 +1,6 @@
 //! `relay task create`: a task from an issue, or from a title where there is no issue.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use relay_lanes::VENDORS;
 
 use super::super::context::Context;
@@ -15,6 +15,7 @@ use crate::work::lane::{LaneFileError, process_config};
 /// Options of `relay task create`.
 #[derive(Debug, Args)]
 #[command(
+    group = ArgGroup::new("what").required(true).args(["issue", "title"]),
     after_help = "Examples:\n  relay task create --repo acme/shop --lane claude --issue 12\n  \
     relay task create --repo local/shop --lane claude --title \"Say hello\" --body \"In README.md\""
 )]
@@ -26,7 +27,7 @@ pub struct Options {
     #[arg(long)]
     lane: LaneName,
     /// The number of an issue on GitHub
-    #[arg(long, value_name = "N", required_unless_present = "title", conflicts_with = "title")]
+    #[arg(long, value_name = "N")]
     issue: Option<u64>,
     /// What is to be done, in one line
     #[arg(long)]
