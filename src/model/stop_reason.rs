@@ -168,8 +168,8 @@ impl StopReason {
             | Self::PushRefused { why: PushProblem::NotFound }
                 if task.repo.is_local() =>
             {
-                "REPO is not where it was linked: put it back, or `relay link PATH` from where it \
-                 is now, which says how it keeps its tasks; then `relay task retry 'TASK'`"
+                "REPO is not where it was linked: put it back, or leave a link to it there, which \
+                 keeps its name and tasks (`ln -s NEW OLD`); then `relay task retry 'TASK'`"
             }
             Self::RepoUnusable { why } => why.hint(),
             Self::PushRefused { why } => why.hint(),
@@ -277,7 +277,7 @@ mod tests {
     fn a_repository_on_a_disk_is_not_looked_for_with_a_login() {
         let reason = StopReason::RepoUnusable { why: RepoProblem::NotFound };
         let hint = |task: &str| reason.hint(&task.parse().unwrap()).unwrap();
-        assert!(hint("local/shop#1").contains("`relay link PATH`"));
+        assert!(hint("local/shop#1").contains("`ln -s NEW OLD`"));
         assert!(hint("local/shop#1").contains("`relay task retry 'local/shop#1'`"));
         assert!(hint("acme/shop#1").contains("gh auth status"));
     }

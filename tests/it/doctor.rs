@@ -203,6 +203,21 @@ fn a_site_that_says_nothing_is_told_and_not_waited_for() {
 }
 
 #[test]
+fn a_lane_of_ones_own_without_its_interpreter_is_not_served() {
+    let desk = Desk::new();
+    desk.0.process_lane("own", "true", "{}");
+    assert_eq!(text(&desk.lane("process:own"), "state"), "served");
+    let script = desk.0.program("own-lane", "#!/bin/sh\r\nread -r line\r\n");
+    let lane = desk.lane("process:own");
+    assert_eq!(text(&lane, "state"), "no_interpreter", "{lane:#}");
+    assert!(text(&lane, "detail").contains("is a script for `/bin/sh\\r`"), "{lane:#}");
+    let mend = format!("its lines end as on Windows: sed -i 's/\\r$//' {}", script.display());
+    assert_eq!(text(&lane, "hint"), mend);
+    desk.0.program("own-lane", "#!/usr/bin/env pyhton3\n");
+    assert!(text(&desk.lane("process:own"), "detail").contains("for `pyhton3`, which is not"));
+}
+
+#[test]
 fn a_script_without_its_interpreter_is_told_by_name() {
     let desk = Desk::new();
     desk.0.program("codex", "#!/usr/bin/env node\nimport 'x';\n");

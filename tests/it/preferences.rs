@@ -124,5 +124,11 @@ fn doctor_lists_the_linked_repositories_and_a_moved_one_says_what_to_do() {
     let detail = get(&house, &task);
     assert_eq!(detail["task"]["stop_reason"]["why"], "not_found", "{detail:#}");
     let error = detail["runs"][0]["error"].as_str().unwrap();
-    assert!(error.contains("`relay link PATH`") && !error.contains("gh auth"), "{error}");
+    assert!(error.contains("`ln -s NEW OLD`") && !error.contains("gh auth"), "{error}");
+    // And that helps.
+    std::os::unix::fs::symlink(&away, &house.repo).unwrap();
+    assert_eq!(check()["state"], "ok", "{:#}", check());
+    house.relay(&["task", "retry", &task]).ok();
+    house.relay(&["work", "--once", "--name", "w", "--lanes", "process:edit"]).ok();
+    assert_eq!(house.state(&task), "review");
 }

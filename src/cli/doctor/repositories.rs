@@ -28,7 +28,7 @@ fn check(project: &Project, look: Option<&ForgeStatus>, host: &str, now: Timesta
         ForgeKind::Github => project.host.clone(),
     };
     if here && !Path::new(&project.remote).is_dir() {
-        let mend = "put it back, or `relay link PATH` from where it is now";
+        let mend = format!("put it back, or where it was moved: ln -s NEW {place}");
         return Check::warn(name, format!("{place} is no longer there"), mend);
     }
     let asked = look.and_then(|look| look.polled_at);

@@ -102,10 +102,10 @@ fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
     (!is_same && !now.is_empty()).then_some(now)
 }
 
-/// Whether its program is not there: of a lane that is configured one is named all the same.
+/// Whether its program, or what runs it, is not there: of a lane that is configured one is named all the same.
 fn is_gone(lane: &LaneStatus) -> bool {
     let configured = lane.state == LaneState::Unfit && lane.program.is_some();
-    configured || lane.state == LaneState::Missing
+    configured || matches!(lane.state, LaneState::Missing | LaneState::NoInterpreter)
 }
 
 fn is_unanswered(lane: &LaneStatus) -> bool {
@@ -147,7 +147,7 @@ mod tests {
         assert!(with(Served, Missing, None), "a configuration went");
         assert!(with(Served, Missing, Some(Unfit)), "a configuration is no good");
         assert!(with(NotLoggedIn, Served, Some(Served)), "one came for another");
-        for passing in [Silent, Unclear, Missing] {
+        for passing in [Silent, Unclear, Missing, NoInterpreter] {
             assert!(!with(passing, Missing, Some(Served)), "{passing:?}");
             assert!(!with(Served, passing, Some(Served)), "{passing:?}");
         }

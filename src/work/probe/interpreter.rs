@@ -17,16 +17,17 @@ pub fn missing(script: &Path, path: Option<&OsStr>) -> Option<String> {
     File::open(script).ok()?.take(LINE).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line);
-    let mut words = line.split_whitespace();
+    // As the kernel splits it: the sign that Windows leaves at the end of a line is part of a name.
+    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
     let interpreter = words.next()?;
     if !Path::new(interpreter).is_file() {
-        return Some(interpreter.to_owned());
+        return Some(interpreter.escape_debug().to_string());
     }
     if Path::new(interpreter).file_name() != Some(OsStr::new("env")) {
         return None;
     }
     let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-    which::which_in(name, path, "/").is_err().then(|| name.to_owned())
+    which::which_in(name, path, "/").is_err().then(|| name.escape_debug().to_string())
 }
 
 #[cfg(test)]
@@ -50,6 +51,8 @@ mod tests {
         );
         assert_eq!(of("#!/usr/bin/env sh\n", "/usr/bin:/bin"), None);
         assert_eq!(of("#!/bin/sh\n", "/nowhere"), None);
+        assert_eq!(of("#!/bin/sh\r\n", "/bin").as_deref(), Some("/bin/sh\\r"));
+        assert_eq!(of("#! /usr/bin/env\tsh\r\n", "/bin").as_deref(), Some("sh\\r"));
         for binary in ["\x7fELF", "", "#!"] {
             assert_eq!(of(binary, "/nowhere"), None, "{binary:?}");
         }

@@ -4,7 +4,7 @@
 mod interpreter;
 mod version;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -154,7 +154,8 @@ pub async fn probe_within(
 #[must_use]
 pub fn process_statuses(lanes: &Lanes) -> Vec<LaneStatus> {
     let configured = process_lanes(&lanes.process_dir);
-    configured.into_iter().map(|(lane, path)| process_status(lane, &path)).collect()
+    let path = lanes.parent_env.get(OsStr::new("PATH")).map(OsString::as_os_str);
+    configured.into_iter().map(|(lane, file)| process_status(lane, &file, path)).collect()
 }
 
 /// Looks at one vendor's lane, with the time that one question may take.
@@ -195,10 +196,7 @@ impl Asked<'_> {
             return Said::Nothing(LaneState::Missing, detail, vendor.install.to_owned());
         };
         let path = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
-        if let Some(name) = interpreter::missing(program, path.map(OsString::as_os_str)) {
-            let detail =
-                format!("{} is a script for `{name}`, which is not on PATH", program.display());
-            let hint = format!("install {name}, or put its folder on the PATH of relay");
+        if let Some((detail, hint)) = no_interpreter(program, path.map(OsString::as_os_str)) {
             return Said::Nothing(LaneState::NoInterpreter, detail, hint);
         }
         let (version, login) = tokio::join!(
@@ -297,17 +295,32 @@ fn status(lanes: &Lanes, installed: &Installed, said: Said) -> Option<LaneStatus
     })
 }
 
-fn process_status(lane: LaneName, path: &Path) -> LaneStatus {
+/// What a script is run by is not there, and what helps.
+fn no_interpreter(program: &Path, path: Option<&OsStr>) -> Option<(String, String)> {
+    let name = interpreter::missing(program, path)?;
+    let detail = format!("{} is a script for `{name}`, which is not on PATH", program.display());
+    let hint = match name.strip_suffix("\\r") {
+        Some(_) => format!("its lines end as on Windows: sed -i 's/\\r$//' {}", program.display()),
+        None => format!("install {name}, or put its folder on the PATH of relay"),
+    };
+    Some((detail, hint))
+}
+
+fn process_status(lane: LaneName, path: &Path, programs: Option<&OsStr>) -> LaneStatus {
     let mend = format!("mend {}", path.display());
     let unfit = |program, detail, hint| (LaneState::Unfit, program, detail, Some(hint));
     let (state, program, detail, hint) = match process_config(path) {
         Ok(config) => {
             let no_folder = config.cwd.as_deref().filter(|cwd| !cwd.is_dir()).map(no_folder_text);
             let executable = check_executable(&config.command);
+            let no_interpreter = no_interpreter(&config.command, programs);
             let program = Some(config.command);
             match (executable, no_folder) {
                 (Err(error), _) => {
                     unfit(program, error.to_string(), format!("chmod +x it, or {mend}"))
+                }
+                (Ok(()), None) if let Some((detail, hint)) = no_interpreter => {
+                    (LaneState::NoInterpreter, program, detail, Some(hint))
                 }
                 (Ok(()), Some(text)) => unfit(program, text, mend),
                 (Ok(()), None) => (LaneState::Served, program, path.display().to_string(), None),
