@@ -8,7 +8,9 @@ use super::super::error::hint_of;
 use super::super::time::{date, span};
 use super::{Check, repositories};
 use crate::api::HealthAnswer;
+use crate::client::Endpoint;
 use crate::model::Timestamp;
+use crate::work::linked::Linked;
 
 /// An event further ahead than this was told by another clock.
 const AHEAD: Duration = Duration::from_secs(5 * 60);
@@ -32,6 +34,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
         (Ok(status), Ok(health)) => (status, health),
         (Err(error), _) | (_, Err(error)) => return failed(error.into()),
     };
+    let far = matches!(context.config.site, Some(Endpoint::Http(_)));
     let owner = if let Some(site) = &context.config.site {
         format!("of {site}")
     } else if moment {
@@ -49,6 +52,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
                 &projects,
                 &status.forges,
                 &context.host(),
+                far.then(|| Linked::of(&context.config.home)).as_ref(),
                 status.ts,
             ));
         }

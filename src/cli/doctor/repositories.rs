@@ -7,19 +7,28 @@ use super::super::time::ago;
 use super::Check;
 use crate::api::feed::ForgeStatus;
 use crate::model::{ForgeKind, Project, Timestamp};
+use crate::work::linked::Linked;
 
 /// One line for each. `host` is this machine: what is on the disk of another cannot be looked at.
+/// Of a worker whose site is elsewhere `linked` says what was linked here.
 pub fn checks(
     projects: &[Project],
     looks: &[ForgeStatus],
     host: &str,
+    linked: Option<&Linked>,
     now: Timestamp,
 ) -> Vec<Check> {
     let look = |project: &Project| looks.iter().find(|look| look.slug == project.slug.to_string());
-    projects.iter().map(|project| check(project, look(project), host, now)).collect()
+    projects.iter().map(|project| check(project, look(project), host, linked, now)).collect()
 }
 
-fn check(project: &Project, look: Option<&ForgeStatus>, host: &str, now: Timestamp) -> Check {
+fn check(
+    project: &Project,
+    look: Option<&ForgeStatus>,
+    host: &str,
+    linked: Option<&Linked>,
+    now: Timestamp,
+) -> Check {
     let name = project.slug.to_string();
     let here = project.forge == ForgeKind::Local && project.host == host;
     let place = match project.forge {
@@ -30,6 +39,10 @@ fn check(project: &Project, look: Option<&ForgeStatus>, host: &str, now: Timesta
     if here && !Path::new(&project.remote).is_dir() {
         let mend = format!("put it back, or where it was moved: ln -s NEW {place}");
         return Check::warn(name, format!("{place} is no longer there"), mend);
+    }
+    if here && linked.is_some_and(|linked| !linked.holds(&project.remote)) {
+        let seen = format!("{place} was not linked from this home: its tasks fail here");
+        return Check::warn(name, seen, format!("relay link {place}"));
     }
     let asked = look.and_then(|look| look.polled_at);
     let asked = asked.map(|at| format!(", looked at {}", ago(now, at))).unwrap_or_default();
@@ -63,7 +76,7 @@ mod tests {
     #[test]
     fn a_repository_that_was_moved_is_told_with_its_place() {
         let seen = |project: &Project, looks: &[ForgeStatus], host| {
-            checks(std::slice::from_ref(project), looks, host, Timestamp(60_000)).remove(0)
+            checks(std::slice::from_ref(project), looks, host, None, Timestamp(60_000)).remove(0)
         };
         let there = project(ForgeKind::Local, "/");
         assert_eq!(seen(&there, &[], "desk"), Check::ok("local/shop", "/, branch main"));
@@ -83,5 +96,21 @@ mod tests {
         let told = seen(&project(ForgeKind::Github, "https://x"), &[look], "desk");
         assert_eq!(told.state, State::Warn);
         assert_eq!(told.seen, "desk, branch main, looked at 1m ago: no answer");
+    }
+
+    #[test]
+    fn a_worker_of_a_far_site_is_told_of_what_was_not_linked_there() {
+        let home = tempfile::tempdir().unwrap();
+        let linked = Linked::of(home.path());
+        let seen = |project: &Project, host| {
+            let (one, now) = (std::slice::from_ref(project), Timestamp(0));
+            checks(one, &[], host, Some(&linked), now).remove(0)
+        };
+        let there = project(ForgeKind::Local, "/");
+        let told = seen(&there, "desk");
+        assert_eq!((told.state, told.mend.as_deref()), (State::Warn, Some("relay link /")));
+        assert_eq!(seen(&there, "attic").state, State::Ok, "another machine's disk");
+        linked.add("/").unwrap();
+        assert_eq!(seen(&there, "desk").state, State::Ok);
     }
 }
