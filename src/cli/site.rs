@@ -90,6 +90,12 @@ impl Site {
         &self.client
     }
 
+    /// Whether it is RELAY_SITE's, and not this home's.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        self.access.is_none()
+    }
+
     /// Whether this process owns the home until [`Site::close`]: nobody runs tasks then.
     #[must_use]
     pub fn is_for_a_moment(&self) -> bool {

@@ -14,13 +14,15 @@ pub enum ClientError {
     /// The site answered that it will not.
     #[error("{0}")]
     Refused(Problem),
-    /// No connection, or it broke. Whether the site acted is not known.
+    /// No connection, or it broke. Whether the site acted is not known where it was sent.
     #[error("the site at {endpoint} could not be reached: {why}")]
     Unreachable {
         /// Where the site was looked for.
         endpoint: String,
         /// The innermost cause.
         why: String,
+        /// Whether there was a connection to send it by.
+        sent: bool,
     },
     /// Nothing came in time. Whether the site acted is not known.
     #[error("the site at {endpoint} did not answer {route} within {} s", after.as_secs())]
@@ -83,6 +85,12 @@ impl ClientError {
             Self::Foreign { status, .. } => *status != TOO_LARGE,
             Self::Version { .. } | Self::BadAnswer { .. } | Self::Setup { .. } => false,
         }
+    }
+
+    /// Whether the request has reached nobody, so that it may be sent again whatever it does.
+    #[must_use]
+    pub fn was_not_sent(&self) -> bool {
+        matches!(self, Self::Unreachable { sent: false, .. })
     }
 
     /// Whether the site is away, or says itself that it cannot do anything now. A failure of the

@@ -235,7 +235,7 @@ impl Transport {
             let piece = if blanks < 2 {
                 piece.await
             } else {
-                let silent = |_| self.unreachable("its line fell silent".to_owned());
+                let silent = |_| self.unreachable("its line fell silent".to_owned(), true);
                 tokio::time::timeout(PIECE, piece).await.map_err(silent)?
             };
             match piece.map_err(|e| self.failed(&e, path, after))? {
@@ -268,8 +268,8 @@ impl Transport {
         Ok(revision.and_then(|r| r.parse().ok()).is_some_and(|theirs: u32| theirs > self.revision))
     }
 
-    fn unreachable(&self, why: String) -> ClientError {
-        ClientError::Unreachable { endpoint: self.endpoint.to_string(), why }
+    fn unreachable(&self, why: String, sent: bool) -> ClientError {
+        ClientError::Unreachable { endpoint: self.endpoint.to_string(), why, sent }
     }
 
     fn failed(&self, error: &reqwest::Error, route: &str, after: Duration) -> ClientError {
@@ -279,7 +279,7 @@ impl Transport {
         if is_ours {
             ClientError::TimedOut { endpoint, route: route.to_owned(), after }
         } else {
-            self.unreachable(innermost(error))
+            self.unreachable(innermost(error), !error.is_connect())
         }
     }
 }

@@ -235,7 +235,11 @@ mod tests {
     fn an_absence_and_its_end_are_said_once() {
         let (clock, told) = (Arc::new(Seconds::default()), Arc::new(Told::default()));
         let standing = Standing::new(clock.clone(), told.clone());
-        let gone = ClientError::Unreachable { endpoint: "x".to_owned(), why: "gone".to_owned() };
+        let gone = ClientError::Unreachable {
+            endpoint: "x".to_owned(),
+            why: "gone".to_owned(),
+            sent: true,
+        };
         standing.failed("/x", &gone);
         clock.0.store(1, Ordering::Relaxed);
         standing.answered("/x");

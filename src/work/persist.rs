@@ -74,7 +74,7 @@ mod tests {
     }
 
     fn away() -> ClientError {
-        ClientError::Unreachable { endpoint: "x".to_owned(), why: "gone".to_owned() }
+        ClientError::Unreachable { endpoint: "x".to_owned(), why: "gone".to_owned(), sent: true }
     }
 
     fn failing() -> ClientError {

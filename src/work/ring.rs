@@ -384,8 +384,13 @@ mod tests {
     fn behind_a_proxy_that_cuts_it_is_held_for_less_and_that_is_no_failure() {
         let mut bell = bell();
         let secs = Duration::from_secs;
-        let cut =
-            || Err(ClientError::Unreachable { endpoint: "x".to_owned(), why: "closed".to_owned() });
+        let cut = || {
+            Err(ClientError::Unreachable {
+                endpoint: "x".to_owned(),
+                why: "closed".to_owned(),
+                sent: true,
+            })
+        };
         assert_eq!(bell.weigh(cut(), 1, secs(60)), Ring::Quiet);
         assert!(bell.pause.take().unwrap() <= AWAY);
         assert_eq!(bell.wait, secs(300), "once may be a site that was started anew");

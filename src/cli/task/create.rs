@@ -12,6 +12,9 @@ use crate::client::Client;
 use crate::model::{LaneName, RepoName, TaskId, WaitReason};
 use crate::work::lane::{LaneFileError, process_config};
 
+/// How often a home's owner may close just as it is asked.
+const TRIES: u32 = 10;
+
 /// Options of `relay task create`.
 #[derive(Debug, Args)]
 #[command(
@@ -47,13 +50,6 @@ impl Options {
     /// When the project, the issue or the lane is not there.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let process = process_lane(context, &self.lane)?.map(str::to_owned);
-        let site = context.site().await?;
-        if let Some(name) = process.filter(|_| !site.serves_others())
-            && let Err(failure) = check_lane(context, &self.lane, &name)
-        {
-            site.close().await;
-            return Err(failure.into());
-        }
         let request = CreateTask {
             slug: self.repo,
             lane: self.lane,
@@ -62,8 +58,25 @@ impl Options {
             body: self.body,
             asked_by: context.config.user.clone(),
         };
+        let mut tries = 0;
+        let (site, answer) = loop {
+            let site = context.site().await?;
+            if let Some(name) = process.as_deref().filter(|_| !site.serves_others())
+                && let Err(failure) = check_lane(context, &request.lane, name)
+            {
+                site.close().await;
+                return Err(failure.into());
+            }
+            match site.create_task(&request).await {
+                // An owner of this home that closed between being found and being asked.
+                Err(error) if error.was_not_sent() && !site.is_elsewhere() && tries < TRIES => {
+                    tries += 1;
+                    site.close().await;
+                }
+                answer => break (site, answer),
+            }
+        };
         let nobody_works = site.is_for_a_moment();
-        let answer = site.create_task(&request).await;
         let lacking = match &answer {
             Ok(task) if !nobody_works => lacking(&site, &task.id).await,
             _ => None,
