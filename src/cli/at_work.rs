@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::context::Context;
+use super::site::elsewhere;
 use crate::client::{Client, Endpoint};
 use crate::model::{LaneName, Worker, WorkerName, WorkerState};
 
@@ -20,18 +21,11 @@ pub(super) async fn at_work(context: &Context) -> Vec<Worker> {
 }
 
 async fn ask(context: &Context) -> Option<Vec<Worker>> {
-    let config = &context.config;
-    let client = match &config.site {
-        None => Client::new(Endpoint::Unix(config.socket())).ok()?,
-        Some(site) => {
-            let client = Client::outward(site.clone(), config.outward.as_ref()).ok()?;
-            match &config.token {
-                Some(token) => client.with_token(token.clone()),
-                None => client,
-            }
-        }
+    let client = match &context.config.site {
+        None => Client::new(Endpoint::Unix(context.config.socket())),
+        Some(site) => elsewhere(context, site),
     };
-    client.workers().await.ok()
+    client.ok()?.workers().await.ok()
 }
 
 /// The names of `workers`, where not one of them serves the lane.

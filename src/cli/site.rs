@@ -19,6 +19,15 @@ const SILENT: Duration = Duration::from_secs(3);
 /// Before the next is looked for.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The site at `endpoint`, with this machine's token and by its way out.
+pub(super) fn elsewhere(context: &Context, endpoint: &Endpoint) -> Result<Client, ClientError> {
+    let client = Client::outward(endpoint.clone(), context.config.outward.as_ref())?;
+    Ok(match &context.config.token {
+        Some(token) => client.with_token(token.clone()),
+        None => client,
+    })
+}
+
 /// A site to speak to. Where nobody owned the home, this process does until [`Site::close`].
 #[derive(Debug)]
 pub struct Site {
@@ -56,12 +65,7 @@ impl Site {
             if let Some(why) = &context.config.token_held_back {
                 context.output.note(why);
             }
-            let client = Client::outward(endpoint.clone(), context.config.outward.as_ref())?;
-            let client = match &context.config.token {
-                Some(token) => client.with_token(token.clone()),
-                None => client,
-            };
-            return Ok(Self { client, access: None });
+            return Ok(Self { client: elsewhere(context, endpoint)?, access: None });
         }
         let mut tries = 0;
         loop {

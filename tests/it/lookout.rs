@@ -21,17 +21,41 @@ fn ends_in_review(house: &House, worker: &Working, task: &str) {
     });
 }
 
+/// A program that came, and whose login went.
+#[test]
+fn a_vendor_is_served_that_was_installed_since_and_not_once_it_is_logged_out() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--no-sandbox"]);
+    worker.until("it serves", || lanes(&house) == ["process:edit"]);
+    let done =
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","num_turns":1}"#;
+    house.claude(&format!("{EDIT}\necho '{done}'"), 0);
+    let task = house.task(&slug, "claude", "One");
+    ends_in_review(&house, &worker, &task);
+    assert_eq!(lanes(&house), ["claude", "process:edit"]);
+    house.program("claude", "#!/bin/sh\necho '{\"loggedIn\":false}'\nexit 1\n");
+    worker.until("it is left out", || lanes(&house) == ["process:edit"]);
+}
+
+#[test]
+fn ctrl_c_ends_a_worker_whose_site_never_answered() {
+    let mut house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    house.set("RELAY_SITE", "http://127.0.0.1:1");
+    house.set("RELAY_TOKEN", "relay_none");
+    let mut worker = house.work(&["--name", "w"]);
+    worker.until("it misses its site", || worker.said().contains("127.0.0.1:1"));
+    worker.signal(rustix::process::Signal::INT);
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+}
+
 /// What it runs meanwhile goes on, and its instance is the same.
 #[test]
 fn a_lane_is_served_that_was_configured_since_the_worker_started() {
     let house = House::new();
-    let (go, begun) = (house.dir.path().join("go"), house.dir.path().join("begun"));
-    let body = format!(
-        "echo x >> {}; while [ ! -e {} ]; do sleep 0.05; done; {EDIT}",
-        begun.display(),
-        go.display()
-    );
-    house.process_lane("wait", &body, DONE);
+    let (go, begun) = house.lane_that_waits("wait", EDIT, DONE);
     let slug = house.link();
     let worker = house.work(&["--name", "w", "--jobs", "2"]);
     worker.until("it serves", || lanes(&house) == ["process:wait"]);

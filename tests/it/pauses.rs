@@ -21,13 +21,7 @@ struct Waits {
 impl Waits {
     fn new() -> Self {
         let house = House::new();
-        let (go, begun) = (house.dir.path().join("go"), house.dir.path().join("begun"));
-        let body = format!(
-            "echo x >> {}; while [ ! -e {} ]; do sleep 0.05; done; {EDIT}",
-            begun.display(),
-            go.display()
-        );
-        house.process_lane("wait", &body, DONE);
+        let (go, begun) = house.lane_that_waits("wait", EDIT, DONE);
         house.process_lane("edit", EDIT, DONE);
         Self { house, go, begun }
     }

@@ -70,9 +70,7 @@ impl<'a> Lookout<'a> {
             }
         }
     }
-}
 
-impl Lookout<'_> {
     /// On a thread of its own: a disk that does not answer holds nothing else up.
     async fn look(&self) -> Option<Seen> {
         let (config, lanes) = (self.context.config.clone(), self.lanes.clone());
@@ -102,7 +100,8 @@ fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
     (!is_same && !now.is_empty()).then_some(now)
 }
 
-/// Whether its program, or what runs it, is not there: of a lane that is configured one is named all the same.
+/// Whether its program, or what runs it, is not there: of a lane that is configured one is named
+/// all the same.
 fn is_gone(lane: &LaneStatus) -> bool {
     let configured = lane.state == LaneState::Unfit && lane.program.is_some();
     configured || matches!(lane.state, LaneState::Missing | LaneState::NoInterpreter)

@@ -117,6 +117,19 @@ impl House {
         );
     }
 
+    /// A process lane that notes each start in a file, the second path, and does `body` once the first
+    /// is there.
+    pub fn lane_that_waits(&self, name: &str, body: &str, result: &str) -> (PathBuf, PathBuf) {
+        let (go, begun) = (self.dir.path().join("go"), self.dir.path().join("begun"));
+        let wait = format!(
+            "echo x >> {}; while [ ! -e {} ]; do sleep 0.05; done; {body}",
+            begun.display(),
+            go.display()
+        );
+        self.process_lane(name, &wait, result);
+        (go, begun)
+    }
+
     /// A process lane whose shell script does `body` in the copy and answers with `result`.
     pub fn process_lane(&self, name: &str, body: &str, result: &str) {
         let script = format!(
