@@ -109,12 +109,16 @@ pub fn detail(house: &House, task: &str) -> Value {
     house.json(&["task", "get", task, "--json"])
 }
 
-/// The events of a task, with `(kind, epoch)` of each.
+/// The events of a task, with `(kind, epoch)` of each. A lease that was brought back is no claim: the
+/// clock jumps here, so a claim that was under way meanwhile is given a lease that has run out, and
+/// its worker renews it.
 pub fn events(house: &House, task: &str) -> Vec<(String, i64)> {
     let said = house.json(&["events", "--task", task, "--last", "1000", "--json"]);
     let read = |event: &Value| {
         let epoch = event["data"]["epoch"].as_i64().unwrap_or(0);
-        (event["kind"].as_str().unwrap().to_owned(), epoch)
+        let renewed = event["data"]["renewed"] == true;
+        let kind = if renewed { "lease.renewed" } else { event["kind"].as_str().unwrap() };
+        (kind.to_owned(), epoch)
     };
     said["events"].as_array().unwrap().iter().map(read).collect()
 }
