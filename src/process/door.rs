@@ -95,7 +95,8 @@ pub fn hand_over(socket: &Path, door: &TcpListener) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(&worker, &[IoSlice::new(&[TAKEN])], &mut control, SendFlags::NOSIGNAL)?;
+    // No signal comes of a worker that is gone: Rust's start has the one of broken pipes ignored.
+    sendmsg(&worker, &[IoSlice::new(&[TAKEN])], &mut control, SendFlags::empty())?;
     let mut said = [0];
     worker.read_exact(&mut said)
 }
@@ -128,12 +129,19 @@ pub async fn take_over(from: &tokio::net::UnixStream) -> io::Result<tokio::net::
     Ok(door)
 }
 
+/// No program that the worker starts meanwhile gets the socket. Elsewhere there is no box, and so no
+/// door.
+#[cfg(target_os = "linux")]
+const RECEIVED: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const RECEIVED: RecvFlags = RecvFlags::empty();
+
 fn receive(from: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
     let mut said = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut text = [IoSliceMut::new(&mut said)];
-    recvmsg(from, &mut text, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(from, &mut text, &mut control, RECEIVED)?;
     let mut received = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,

@@ -26,6 +26,7 @@ pub const CONNECTIONS: usize = 20_000;
 const ONE_ADDRESS: usize = 50;
 
 /// A peer that acknowledges nothing for so long is gone: a held doorbell's blanks find that out.
+#[cfg(target_os = "linux")]
 const GONE: Duration = Duration::from_secs(60);
 
 /// A silent connection is asked whether its peer is there.
