@@ -10,11 +10,14 @@ use super::config::Config;
 use super::machine;
 use super::output::Output;
 use super::site::Site;
-use crate::client::Client;
+use crate::client::ClientError;
 use crate::forge::github::Accounts;
 use crate::model::{Clock, Faults, Ids, NoFaults};
 use crate::system::faults::PlannedFault;
 use crate::system::{SystemClock, SystemIds};
+
+/// How often a home's owner may close just as it is asked.
+const TRIES: u32 = 10;
 
 /// The collaborators of a command.
 #[derive(Debug)]
@@ -68,18 +71,27 @@ impl Context {
         Site::reach(self).await
     }
 
-    /// Asks the site what a command has to ask, and lets it go.
+    /// Asks the site what a command has to ask, and lets it go. Where an owner of this home closed
+    /// just then, the next one is asked the whole question, so that it may end in a write but not go
+    /// on after one.
     ///
     /// # Errors
     /// As [`Context::site`], and those of the question.
     pub async fn ask<T, E: Into<anyhow::Error>>(
         &self,
-        question: impl AsyncFnOnce(&Client) -> Result<T, E>,
+        question: impl AsyncFn(&Site) -> Result<T, E>,
     ) -> anyhow::Result<T> {
-        let site = self.site().await?;
-        let answer = question(&site).await;
-        site.close().await;
-        answer.map_err(Into::into)
+        let mut tries = 0;
+        loop {
+            let site = self.site().await?;
+            let answer = question(&site).await.map_err(Into::into);
+            let closed = !site.is_elsewhere() && answer.as_ref().is_err_and(was_not_sent);
+            site.close().await;
+            if !closed || tries == TRIES {
+                return answer;
+            }
+            tries += 1;
+        }
     }
 
     /// Where new ids come from.
@@ -114,5 +126,44 @@ impl Context {
     #[must_use]
     pub fn host(&self) -> String {
         rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+}
+
+fn was_not_sent(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(ClientError::was_not_sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How often a question is asked whose first `failures` do not get through.
+    async fn asks(vars: &[(&str, &str)], sent: bool, failures: u32) -> (u32, bool) {
+        let home = tempfile::tempdir().unwrap();
+        let place = [("HOME", home.path().to_str().unwrap())];
+        let all = place.iter().chain(vars).map(|(name, value)| (name.into(), value.into()));
+        let context = Context::new(Config::from_environment(all.collect()).unwrap());
+        let asked = Cell::new(0);
+        let question = async |_: &Site| {
+            asked.set(asked.get() + 1);
+            let (endpoint, why) = ("unix:/gone".to_owned(), "gone".to_owned());
+            match asked.get() {
+                times if times > failures => Ok(()),
+                _ => Err(ClientError::Unreachable { endpoint, why, sent }),
+            }
+        };
+        let is_answered = context.ask(question).await.is_ok();
+        (asked.get(), is_answered)
+    }
+
+    #[tokio::test]
+    async fn a_question_that_reached_nobody_is_asked_again_and_no_other() {
+        assert_eq!(asks(&[], false, 2).await, (3, true));
+        assert_eq!(asks(&[], true, 1).await, (1, false), "the site may have acted");
+        assert_eq!(asks(&[], false, u32::MAX).await, (1 + TRIES, false));
+        let elsewhere = [("RELAY_SITE", "http://127.0.0.1:9")];
+        assert_eq!(asks(&elsewhere, false, 1).await, (1, false), "no owner of this home");
     }
 }

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::error::Failure;
 use super::exit::Exit;
 use super::output::one_line;
+use super::site::Site;
 use crate::api::{Code, LinkProject};
 use crate::client::{Client, ClientError};
 use crate::model::disk::quoted;
@@ -44,19 +45,21 @@ impl Options {
     /// When it is no repository, or cannot be seen with this machine's login.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let request = self.request(context)?;
-        let site = context.site().await?;
-        let linked = match site.link(&request).await {
-            Err(error) if error.code() == Some(Code::Forbidden) => {
-                there_already(&site, &request).await.ok_or(error)
-            }
-            answer => answer,
+        let linking = async |site: &Site| {
+            let linked = match site.link(&request).await {
+                Err(error) if error.code() == Some(Code::Forbidden) => {
+                    there_already(site, &request).await.ok_or(error)
+                }
+                answer => answer,
+            };
+            let project = linked.map_err(|error| self.not_linked(error, &request))?;
+            let namesake = match project.slug != request.slug {
+                true => site.project(&request.slug).await.ok(),
+                false => None,
+            };
+            anyhow::Ok((project, namesake))
         };
-        let namesake = match &linked {
-            Ok(project) if project.slug != request.slug => site.project(&request.slug).await.ok(),
-            _ => None,
-        };
-        site.close().await;
-        let project = linked.map_err(|error| self.not_linked(error, &request))?;
+        let (project, namesake) = context.ask(linking).await?;
         if let Some(path) = &request.path {
             // What the person named, not what the site says of it.
             if !is_same_repository(path, &project.remote) {

@@ -5,6 +5,7 @@ use clap::Args;
 use super::context::Context;
 use super::error::Failure;
 use super::exit::Exit;
+use super::site::Site;
 use crate::api::CreateSignIn;
 
 /// Options of `relay open`.
@@ -21,15 +22,12 @@ impl Options {
     /// # Errors
     /// When nothing is served here, or the site refuses.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let alone = site.is_for_a_moment();
-        let link = if alone {
-            None
-        } else {
-            Some(site.sign_in(&CreateSignIn { by: context.config.user.clone() }).await)
+        let request = CreateSignIn { by: context.config.user.clone() };
+        let signing_in = async |site: &Site| match site.is_for_a_moment() {
+            true => Ok(None),
+            false => site.sign_in(&request).await.map(Some),
         };
-        site.close().await;
-        let link = link.transpose()?;
+        let link = context.ask(signing_in).await?;
         // Through the URL that this machine reaches it by, where there is one.
         let elsewhere = context.config.site.as_ref().map(ToString::to_string);
         let served = link.and_then(|link| {

@@ -5,10 +5,10 @@ use clap::{Args, ValueEnum};
 use super::context::Context;
 use super::error::{Failure, fail};
 use super::exit::Exit;
+use super::site::Site;
 use super::table::Table;
 use super::words::scope_words;
 use crate::api::{PreferRequest, Preferences};
-use crate::client::Client;
 use crate::model::{PreferenceKey, Scope};
 
 /// Options of `relay prefer`.
@@ -68,7 +68,7 @@ impl Options {
     /// When the scope or the value is not valid.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let request = self.request(context)?;
-        let asking = async |site: &Client| match &request {
+        let asking = async |site: &Site| match &request {
             Some(request) => site.prefer(request).await,
             None => site.preferences().await,
         };

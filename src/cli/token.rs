@@ -6,10 +6,10 @@ use super::context::Context;
 use super::error::Failure;
 use super::exit::Exit;
 use super::output::Tone;
+use super::site::Site;
 use super::table::{Cell, Table};
 use super::time::{ago, date};
 use crate::api::{CreateToken, RevokedToken, Tokens};
-use crate::client::Client;
 use crate::model::{Timestamp, Token, TokenId, TokenName, TokenScope, WorkerName};
 
 /// Options of `relay token`.
@@ -128,14 +128,12 @@ impl Ls {
 
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let revoking = async |site: &Client| {
-            let mut all = Vec::new();
-            for id in find(&site.tokens().await?, &self.token, self.all)? {
-                all.push(site.revoke_token(&id, &context.config.user).await?);
-            }
-            anyhow::Ok(all)
-        };
-        let revoked = context.ask(revoking).await?;
+        let tokens = context.ask(async |site| site.tokens().await).await?;
+        let mut revoked = Vec::new();
+        for id in find(&tokens, &self.token, self.all)? {
+            let revoking = async |site: &Site| site.revoke_token(&id, &context.config.user).await;
+            revoked.push(context.ask(revoking).await?);
+        }
         if self.json {
             match &revoked[..] {
                 [one] if !self.all => context.output.json(one)?,

@@ -473,6 +473,29 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_request_without_a_connection_was_not_sent_and_one_without_an_answer_may_have_been() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let asked = async |endpoint: Endpoint| {
+            let transport = Transport::new(endpoint, "1.0.0", 1, None).expect("a transport");
+            let asking = transport.get::<_, u32>("/status", &(), Duration::from_secs(300));
+            asking.await.expect_err("nobody answers")
+        };
+        let nobody = folder.path().join("closed.sock");
+        drop(tokio::net::UnixListener::bind(&nobody).expect("a socket"));
+        let error = asked(Endpoint::Unix(nobody)).await;
+        assert!(error.was_not_sent() && error.is_passing(), "{error:?}");
+
+        let hangs_up = folder.path().join("open.sock");
+        let site = tokio::net::UnixListener::bind(&hangs_up).expect("a socket");
+        let hanging_up = async {
+            let (line, _) = site.accept().await.expect("a line");
+            line.readable().await.expect("a request");
+        };
+        let (error, ()) = tokio::join!(asked(Endpoint::Unix(hangs_up)), hanging_up);
+        assert!(!error.was_not_sent() && error.is_passing(), "{error:?}");
+    }
+
     #[test]
     fn only_a_site_elsewhere_with_https_is_reached_through_a_proxy() {
         assert!(goes_outward("https://relay.example/base"));

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::super::context::Context;
 use super::super::error::hint_of;
+use super::super::site::Site;
 use super::super::time::{date, span};
 use super::{Check, repositories};
 use crate::api::HealthAnswer;
-use crate::client::Endpoint;
+use crate::client::{ClientError, Endpoint};
 use crate::model::Timestamp;
 use crate::work::linked::Linked;
 
@@ -23,16 +24,14 @@ pub async fn checks(context: &Context) -> Vec<Check> {
         let mend = hint_of(&error).unwrap_or_else(|| "relay work status".to_owned());
         vec![Check::fail("database", format!("{error:#}"), mend)]
     };
-    let site = match context.site().await {
-        Ok(site) => site,
-        Err(error) => return failed(error),
+    let asking = async |site: &Site| {
+        let (moment, kept_by) = (site.is_for_a_moment(), site.kept_by());
+        let asked = tokio::join!(site.status(), site.health(), site.projects());
+        Ok::<_, ClientError>((moment, kept_by, asked.0?, asked.1?, asked.2))
     };
-    let (status, health, projects) = tokio::join!(site.status(), site.health(), site.projects());
-    let (moment, kept_by) = (site.is_for_a_moment(), site.kept_by());
-    site.close().await;
-    let (status, health) = match (status, health) {
-        (Ok(status), Ok(health)) => (status, health),
-        (Err(error), _) | (_, Err(error)) => return failed(error.into()),
+    let (moment, kept_by, status, health, projects) = match context.ask(asking).await {
+        Ok(answers) => answers,
+        Err(error) => return failed(error),
     };
     let far = matches!(context.config.site, Some(Endpoint::Http(_)));
     let owner = if let Some(site) = &context.config.site {

@@ -4,8 +4,8 @@ use clap::Args;
 
 use super::super::context::Context;
 use super::super::exit::Exit;
+use super::super::site::Site;
 use super::super::words;
-use crate::client::Client;
 use crate::model::TaskId;
 
 /// Options of each of the three.
@@ -36,7 +36,7 @@ impl Options {
     /// When it is not there, or its state does not allow it.
     pub async fn run(self, context: &Context, change: Change) -> anyhow::Result<Exit> {
         let by = context.config.user.as_str();
-        let changing = async |site: &Client| match change {
+        let changing = async |site: &Site| match change {
             Change::Cancel => site.cancel(&self.id, by).await,
             Change::Retry => site.retry(&self.id, by).await,
             Change::Done => site.done(&self.id, by).await,

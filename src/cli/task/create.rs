@@ -6,14 +6,11 @@ use relay_lanes::VENDORS;
 use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::exit::Exit;
+use super::super::site::Site;
 use super::super::words::waiting;
 use crate::api::CreateTask;
-use crate::client::Client;
 use crate::model::{LaneName, RepoName, TaskId, WaitReason};
 use crate::work::lane::{LaneFileError, process_config};
-
-/// How often a home's owner may close just as it is asked.
-const TRIES: u32 = 10;
 
 /// Options of `relay task create`.
 #[derive(Debug, Args)]
@@ -58,31 +55,16 @@ impl Options {
             body: self.body,
             asked_by: context.config.user.clone(),
         };
-        let mut tries = 0;
-        let (site, answer) = loop {
-            let site = context.site().await?;
-            if let Some(name) = process.as_deref().filter(|_| !site.serves_others())
-                && let Err(failure) = check_lane(context, &request.lane, name)
-            {
-                site.close().await;
-                return Err(failure.into());
+        let creating = async |site: &Site| {
+            if let Some(name) = process.as_deref().filter(|_| !site.serves_others()) {
+                check_lane(context, &request.lane, name)?;
             }
-            match site.create_task(&request).await {
-                // An owner of this home that closed between being found and being asked.
-                Err(error) if error.was_not_sent() && !site.is_elsewhere() && tries < TRIES => {
-                    tries += 1;
-                    site.close().await;
-                }
-                answer => break (site, answer),
-            }
+            let task = site.create_task(&request).await?;
+            let nobody_works = site.is_for_a_moment();
+            let lacking = if nobody_works { None } else { lacking(site, &task.id).await };
+            anyhow::Ok((task, nobody_works, lacking))
         };
-        let nobody_works = site.is_for_a_moment();
-        let lacking = match &answer {
-            Ok(task) if !nobody_works => lacking(&site, &task.id).await,
-            _ => None,
-        };
-        site.close().await;
-        let task = answer?;
+        let (task, nobody_works, lacking) = context.ask(creating).await?;
         if self.json {
             context.output.json(&task)?;
         } else {
@@ -101,7 +83,7 @@ impl Options {
 
 /// What every worker that the site knows lacks for the task, so that it waits until a person does
 /// something. Nobody is kept from the task's id where that cannot be found out.
-async fn lacking(site: &Client, task: &TaskId) -> Option<WaitReason> {
+async fn lacking(site: &Site, task: &TaskId) -> Option<WaitReason> {
     let reasons = site.task(task).await.ok()?.waiting;
     reasons.into_iter().find(|reason| {
         matches!(

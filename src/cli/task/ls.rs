@@ -5,11 +5,11 @@ use clap::Args;
 use super::super::context::Context;
 use super::super::exit::Exit;
 use super::super::output::{Output, Tone};
+use super::super::site::Site;
 use super::super::table::{Cell, Table};
 use super::super::time::ago;
 use super::super::words;
 use crate::api::Tasks;
-use crate::client::Client;
 use crate::model::{Task, TaskState, Timestamp};
 
 /// A title wider than this is cut; `relay task get` has all of it.
@@ -32,7 +32,7 @@ impl Options {
     /// # Errors
     /// When the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let asking = async |site: &Client| match self.json {
+        let asking = async |site: &Site| match self.json {
             true => site.tasks(self.state).await,
             false => site.task_lines(self.state).await,
         };

@@ -6,6 +6,7 @@ use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::exit::Exit;
 use super::super::output::one_line;
+use super::super::site::Site;
 use super::super::time::{ago, date};
 use super::super::words::actor;
 use crate::api::OrderRequest;
@@ -53,9 +54,9 @@ impl LaneOptions {
     /// When there is no such worker or lane, or the token is another machine's.
     pub async fn run(self, context: &Context, order: Order) -> anyhow::Result<Exit> {
         let Self { worker, lanes, json } = self;
-        let telling = async |site: &Client| {
-            let worker = match worker {
-                Some(worker) => worker,
+        let telling = async |site: &Site| {
+            let worker = match &worker {
+                Some(worker) => worker.clone(),
                 None => own(context, site).await?,
             };
             let by = context.config.user.clone();

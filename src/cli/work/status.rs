@@ -10,12 +10,14 @@ use super::super::context::Context;
 use super::super::exit::Exit;
 use super::super::logins::{LoginState, login_states};
 use super::super::output::{Output, Tone, one_line};
+use super::super::site::Site;
 use super::super::table::{Cell, Table};
 use super::super::time::{ago, clock_time, span};
 use super::service::{self, ServiceStatus};
 use super::{logfile, orders};
 use crate::api::StatusAnswer;
 use crate::api::feed::{ForgeStatus, HostStatus};
+use crate::client::ClientError;
 use crate::model::{LaneName, Timestamp, Worker, WorkerState};
 use crate::work::egress::{PASSED_BY, passed_by};
 
@@ -55,15 +57,16 @@ impl Options {
     /// # Errors
     /// When the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let site = context.site().await?;
-        let running = !site.is_for_a_moment();
-        let kept_by = site.kept_by();
-        let answers = tokio::join!(site.status(), site.workers(), service::status(context));
-        site.close().await;
+        let asking = async |site: &Site| {
+            let (running, kept_by) = (!site.is_for_a_moment(), site.kept_by());
+            let (status, workers) = tokio::try_join!(site.status(), site.workers())?;
+            Ok::<_, ClientError>((running, kept_by, status, workers))
+        };
+        let (asked, service) = tokio::join!(context.ask(asking), service::status(context));
+        let (running, kept_by, site, workers) = asked?;
         let past_proxy = passed_by(&context.config.home);
         let logins = login_states(context);
         let log = logfile::last_lines(&context.config.home, LINES);
-        let (site, workers, service) = (answers.0?, answers.1?, answers.2);
         let status = Status { running, service, site, workers, past_proxy, logins, log };
         if self.json {
             context.output.json(&status)?;
