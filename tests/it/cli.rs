@@ -560,7 +560,7 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     grok          not installed                  the program `grok` is not on PATH
                                                  → npm install -g @xai-official/grok
     process:edit  served                         $HOME/.harness/lanes/edit.json
-    process:gone  misconfigured                  no program at /nowhere/lane
+    process:gone  cannot start                   no program at /nowhere/lane
                                                  → chmod +x it, or mend $HOME/.harness/lanes/gone.json
     process:torn  misconfigured                  $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
                                                  → mend $HOME/.harness/lanes/torn.json

@@ -4,6 +4,8 @@
 use serde_json::Value;
 
 use crate::support::house::{House, Working};
+use crate::support::proxy::Fate;
+use crate::support::served::Served;
 
 const EDIT: &str = "echo more >> README.md";
 const DONE: &str = "{\"reply\":\"Edited.\"}";
@@ -78,6 +80,31 @@ fn a_lane_is_served_that_was_configured_since_the_worker_started() {
     let events = house.relay(&["events", "--json"]).ok();
     assert_eq!(events.matches("worker.registered").count(), 1, "{events}");
     assert_eq!(events.matches("worker.online").count(), 0, "{events}");
+}
+
+#[test]
+fn a_site_that_does_not_take_other_lanes_leaves_its_worker_as_it_was() {
+    let served = Served::new();
+    let house = &served.house;
+    let (go, begun) = house.lane_that_waits("wait", EDIT, DONE);
+    let slug = house.link();
+    let worker = served.work("a", &[]);
+    worker.until("it serves", || lanes(house) == ["process:wait"]);
+    let held = house.task(&slug, "process:wait", "Wait");
+    worker.until("it runs", || begun.exists());
+
+    served.proxy.by(|path| match path.ends_with("/workers") {
+        true => Fate::Page(503, None),
+        false => Fate::Pass,
+    });
+    house.process_lane("other", EDIT, DONE);
+    worker.until("it says so", || worker.said().contains("it serves those it did"));
+    assert_eq!(lanes(house), ["process:wait"]);
+    std::fs::write(&go, "").unwrap();
+    ends_in_review(house, &worker, &held);
+    let next = house.task(&slug, "process:wait", "Next");
+    ends_in_review(house, &worker, &next);
+    assert_eq!(lanes(house), ["process:wait"]);
 }
 
 #[test]

@@ -58,7 +58,9 @@ fn check(lane: &LaneStatus) -> Check {
         (None, _) => String::new(),
     };
     let seen = match lane.state {
-        LaneState::Served | LaneState::Missing | LaneState::Unfit => lane.detail.clone(),
+        LaneState::Served | LaneState::Missing | LaneState::NotThere | LaneState::Unfit => {
+            lane.detail.clone()
+        }
         state => format!("{}: {}", state.words(), lane.detail),
     };
     let mut seen = format!("{version}{seen}");

@@ -17,13 +17,12 @@ use crate::work::{Found, Stamp};
 
 /// How often the disk is looked at: some twenty files, and no program.
 const LOOK: Duration = Duration::from_secs(15);
-/// After so many looks a program is asked again that did not say whether there is a login.
+/// After so many looks whoever did not answer is asked again.
 const ASK_AGAIN: u32 = 20;
 
 /// One worker's.
 pub(in crate::cli) struct Lookout<'a> {
-    context: &'a Context,
-    lanes: Lanes,
+    machine: Here<'a>,
     seen: Seen,
 }
 
@@ -35,46 +34,78 @@ struct Seen {
     processes: Vec<LaneName>,
 }
 
+/// A machine that is looked at.
+trait Machine {
+    /// What its disk shows; `None` where it cannot be looked at.
+    async fn seen(&self) -> Option<Seen>;
+    /// What it has for lanes, and what their programs say.
+    async fn found(&self) -> (Lanes, Vec<LaneStatus>);
+}
+
+/// This one.
+struct Here<'a> {
+    context: &'a Context,
+    lanes: Lanes,
+}
+
 impl<'a> Lookout<'a> {
     /// From now on: what changes while a worker asks for its lanes at its start is seen as well.
     pub(super) fn new(context: &'a Context, lanes: Lanes) -> Self {
         let seen = Seen::now(&context.config, &lanes);
-        Self { context, lanes, seen }
+        Self { machine: Here { context, lanes }, seen }
     }
 
     /// Tells a worker that serves `served` of other lanes, whenever there are; ends with the worker.
-    pub(super) async fn tell(mut self, mut served: Vec<LaneName>, worker: mpsc::Sender<Found>) {
-        // One that was silent at the start is asked again as well.
-        let mut unanswered = 1;
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let Some(seen) = self.look().await else { continue };
-            if seen == self.seen && (unanswered == 0 || unanswered % ASK_AGAIN != 0) {
-                unanswered += u32::from(unanswered > 0);
-                continue;
-            }
-            self.seen = seen;
-            let boxing = self.lanes.boxing.clone();
-            let secrets = self.lanes.secrets.clone();
-            let lanes = machine::lanes_with(self.context, boxing, self.lanes.sandbox, secrets);
-            let found = probe(&lanes, WORKER_PATIENCE).await;
-            unanswered = found.iter().any(is_unanswered).into();
-            let Some(now) = changed(&served, &found) else { continue };
-            let (taken, answer) = oneshot::channel();
-            if worker.send(Found { lanes, served: now.clone(), taken }).await.is_err() {
-                return;
-            }
-            match answer.await {
-                Ok(()) => served = now,
-                Err(_) => unanswered = 1,
-            }
+    pub(super) async fn tell(self, served: Vec<LaneName>, worker: mpsc::Sender<Found>) {
+        follow(&self.machine, LOOK, self.seen, served, worker).await;
+    }
+}
+
+async fn follow(
+    machine: &impl Machine,
+    every: Duration,
+    mut last: Seen,
+    mut served: Vec<LaneName>,
+    worker: mpsc::Sender<Found>,
+) {
+    let mut looks = 0;
+    // Of a program whether there is a login, or of the site whether it takes the lanes. One that
+    // was silent at the start is asked again as well.
+    let mut lacks_answer = true;
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(seen) = machine.seen().await else { continue };
+        looks += 1;
+        if seen == last && !(lacks_answer && looks >= ASK_AGAIN) {
+            continue;
+        }
+        (last, looks) = (seen, 0);
+        let (lanes, found) = machine.found().await;
+        lacks_answer = found.iter().any(is_unanswered);
+        let Some(now) = changed(&served, &found) else { continue };
+        let (taken, answer) = oneshot::channel();
+        if worker.send(Found { lanes, served: now.clone(), taken }).await.is_err() {
+            return;
+        }
+        match answer.await {
+            Ok(()) => served = now,
+            Err(_) => lacks_answer = true,
         }
     }
+}
 
+impl Machine for Here<'_> {
     /// On a thread of its own: a disk that does not answer holds nothing else up.
-    async fn look(&self) -> Option<Seen> {
+    async fn seen(&self) -> Option<Seen> {
         let (config, lanes) = (self.context.config.clone(), self.lanes.clone());
         tokio::task::spawn_blocking(move || Seen::now(&config, &lanes)).await.ok()
+    }
+
+    async fn found(&self) -> (Lanes, Vec<LaneStatus>) {
+        let Lanes { boxing, sandbox, secrets, .. } = self.lanes.clone();
+        let lanes = machine::lanes_with(self.context, boxing, sandbox, secrets);
+        let found = probe(&lanes, WORKER_PATIENCE).await;
+        (lanes, found)
     }
 }
 
@@ -100,11 +131,9 @@ fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
     (!is_same && !now.is_empty()).then_some(now)
 }
 
-/// Whether its program, or what runs it, is not there: of a lane that is configured one is named
-/// all the same.
+/// Whether its program, or what that needs to run, is not there.
 fn is_gone(lane: &LaneStatus) -> bool {
-    let configured = lane.state == LaneState::Unfit && lane.program.is_some();
-    configured || matches!(lane.state, LaneState::Missing | LaneState::NoInterpreter)
+    matches!(lane.state, LaneState::Missing | LaneState::NoInterpreter | LaneState::NotThere)
 }
 
 fn is_unanswered(lane: &LaneStatus) -> bool {
@@ -113,7 +142,10 @@ fn is_unanswered(lane: &LaneStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
+    use crate::work::boxing::Boxing;
 
     fn lane(name: &str, state: LaneState) -> LaneStatus {
         LaneStatus {
@@ -146,12 +178,86 @@ mod tests {
         assert!(with(Served, Missing, None), "a configuration went");
         assert!(with(Served, Missing, Some(Unfit)), "a configuration is no good");
         assert!(with(NotLoggedIn, Served, Some(Served)), "one came for another");
-        for passing in [Silent, Unclear, Missing, NoInterpreter] {
+        for passing in [Silent, Unclear, Missing, NoInterpreter, NotThere] {
             assert!(!with(passing, Missing, Some(Served)), "{passing:?}");
             assert!(!with(Served, passing, Some(Served)), "{passing:?}");
         }
         assert!(!with(NotLoggedIn, NotLoggedIn, None), "nothing would be left");
-        let gone = LaneStatus { program: Some("/gone".into()), ..lane("process:edit", Unfit) };
-        assert_eq!(changed(&served, &[lane("claude", Served), gone]), None, "an update");
+    }
+
+    /// Its disk shows the same at each look; `process:edit` is served, and claude answers so, one
+    /// answer after the other.
+    struct Still {
+        lanes: Lanes,
+        looks: Cell<u32>,
+        answers: RefCell<Vec<LaneState>>,
+        /// At which looks programs were asked.
+        asked: RefCell<Vec<u32>>,
+    }
+
+    impl Still {
+        fn with(mut answers: Vec<LaneState>) -> Self {
+            answers.reverse();
+            let home = [("HOME", "/nowhere")].map(|(name, value)| (name.into(), value.into()));
+            let context = Context::new(Config::from_environment(home.into()).unwrap());
+            let boxing = Boxing::untried();
+            Self {
+                lanes: machine::lanes_with(&context, boxing, false, Vec::new()),
+                looks: Cell::new(0),
+                answers: RefCell::new(answers),
+                asked: RefCell::default(),
+            }
+        }
+
+        async fn tells(&self, worker: mpsc::Sender<Found>) {
+            let served = vec!["process:edit".parse().unwrap()];
+            follow(self, Duration::ZERO, self.seen().await.unwrap(), served, worker).await;
+        }
+    }
+
+    impl Machine for Still {
+        async fn seen(&self) -> Option<Seen> {
+            self.looks.set(self.looks.get() + 1);
+            Some(Seen { vendors: Vec::new(), processes: Vec::new() })
+        }
+
+        async fn found(&self) -> (Lanes, Vec<LaneStatus>) {
+            self.asked.borrow_mut().push(self.looks.get() - 1);
+            let claude = self.answers.borrow_mut().pop().expect("nobody is asked again");
+            let found = vec![lane("claude", claude), lane("process:edit", LaneState::Served)];
+            (self.lanes.clone(), found)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_did_not_answer_is_asked_again_after_five_minutes() {
+        assert_eq!(LOOK * ASK_AGAIN, Duration::from_secs(300));
+        let machine = Still::with(vec![LaneState::Silent, LaneState::Unclear, LaneState::Served]);
+        let (tells, mut told) = mpsc::channel::<Found>(1);
+        let found = tokio::select! {
+            () = machine.tells(tells) => panic!("it ended before its worker"),
+            found = told.recv() => found.unwrap(),
+        };
+        assert_eq!(found.served, ["claude", "process:edit"].map(|name| name.parse().unwrap()));
+        assert_eq!(*machine.asked.borrow(), [20, 40, 60]);
+    }
+
+    #[tokio::test]
+    async fn a_site_that_did_not_take_the_lanes_is_told_again_after_five_minutes() {
+        let machine = Still::with(vec![LaneState::Served; 2]);
+        let (tells, mut told) = mpsc::channel::<Found>(1);
+        let site = async {
+            drop(told.recv().await.unwrap().taken);
+            told.recv().await.unwrap().taken.send(()).unwrap();
+            // It has all answers now.
+            while machine.looks.get() < 100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = machine.tells(tells) => panic!("it ended before its worker"),
+            () = site => {}
+        }
+        assert_eq!(*machine.asked.borrow(), [20, 40]);
     }
 }

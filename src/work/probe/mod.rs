@@ -75,7 +75,10 @@ pub enum LaneState {
     Unclear,
     /// This machine can make no box for it.
     NoBox,
-    /// Its configuration is not valid, or names no program.
+    /// Its configuration is valid, and the program or the folder that it names is not there, or is
+    /// none.
+    NotThere,
+    /// Its configuration is not valid.
     Unfit,
 }
 
@@ -86,7 +89,7 @@ impl LaneState {
         match self {
             Self::Served => "served",
             Self::Missing => "not installed",
-            Self::NoInterpreter => "cannot start",
+            Self::NoInterpreter | Self::NotThere => "cannot start",
             Self::KnownBad => "bad version",
             Self::Silent => "no answer",
             Self::NotLoggedIn => "no login",
@@ -308,25 +311,23 @@ fn no_interpreter(program: &Path, path: Option<&OsStr>) -> Option<(String, Strin
 
 fn process_status(lane: LaneName, path: &Path, programs: Option<&OsStr>) -> LaneStatus {
     let mend = format!("mend {}", path.display());
-    let unfit = |program, detail, hint| (LaneState::Unfit, program, detail, Some(hint));
     let (state, program, detail, hint) = match process_config(path) {
         Ok(config) => {
             let no_folder = config.cwd.as_deref().filter(|cwd| !cwd.is_dir()).map(no_folder_text);
             let executable = check_executable(&config.command);
             let no_interpreter = no_interpreter(&config.command, programs);
-            let program = Some(config.command);
-            match (executable, no_folder) {
-                (Err(error), _) => {
-                    unfit(program, error.to_string(), format!("chmod +x it, or {mend}"))
+            let (state, detail, hint) = match (executable, no_interpreter, no_folder) {
+                (Err(error), ..) => {
+                    let hint = format!("chmod +x it, or {mend}");
+                    (LaneState::NotThere, error.to_string(), Some(hint))
                 }
-                (Ok(()), None) if let Some((detail, hint)) = no_interpreter => {
-                    (LaneState::NoInterpreter, program, detail, Some(hint))
-                }
-                (Ok(()), Some(text)) => unfit(program, text, mend),
-                (Ok(()), None) => (LaneState::Served, program, path.display().to_string(), None),
-            }
+                (_, Some((detail, hint)), None) => (LaneState::NoInterpreter, detail, Some(hint)),
+                (.., Some(text)) => (LaneState::NotThere, text, Some(mend)),
+                _ => (LaneState::Served, path.display().to_string(), None),
+            };
+            (state, Some(config.command), detail, hint)
         }
-        Err(error) => unfit(None, error.at(path), mend),
+        Err(error) => (LaneState::Unfit, None, error.at(path), Some(mend)),
     };
     let served = state == LaneState::Served;
     let (version, measured, model, remarks) = (None, None, None, Vec::new());
