@@ -97,10 +97,12 @@ mod tests {
 
     #[test]
     fn a_proxy_is_read_with_its_login() {
-        let beyond = Beyond::of(&outward("http://ada:p%40ss@proxy.example:3128", "")).unwrap();
-        assert_eq!((beyond.host.as_str(), beyond.port), ("proxy.example", 3128));
-        let login = beyond.login.unwrap();
-        assert_eq!(login.expose(), format!("Basic {}", STANDARD.encode("ada:p@ss")));
+        for address in ["http://ada:p%40ss@proxy.example:3128", "ada:p%40ss@proxy.example:3128"] {
+            let beyond = Beyond::of(&outward(address, "")).unwrap();
+            assert_eq!((beyond.host.as_str(), beyond.port), ("proxy.example", 3128));
+            let login = beyond.login.unwrap();
+            assert_eq!(login.expose(), format!("Basic {}", STANDARD.encode("ada:p@ss")));
+        }
         let plain = Beyond::of(&outward("proxy.example:8080", "")).unwrap();
         assert_eq!((plain.port, plain.login.is_none()), (8080, true));
     }
