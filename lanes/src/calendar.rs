@@ -54,6 +54,38 @@ fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     365 * year + leap_days + of_year - 719_468
 }
 
+/// What is asked of whoever reads a vendor's words of when a limit ends.
+#[cfg(test)]
+pub(crate) mod asked {
+    /// 2026-11-29 23:00 UTC.
+    pub const NOW: i64 = 1_795_993_200_000;
+
+    /// The end by what was said, at a time.
+    pub type Reads = fn(&str, i64) -> Option<i64>;
+
+    /// The end in minutes from [`NOW`].
+    pub fn minutes_from_now(reads: Reads, said: &str) -> Option<i64> {
+        reads(said, NOW).map(|until| (until - NOW) / 60_000)
+    }
+
+    /// None of this tells an end.
+    pub fn tells_none(reads: Reads, all: &[&str]) {
+        for said in all {
+            assert_eq!(minutes_from_now(reads, said), None, "{said}");
+        }
+    }
+
+    /// A clock may say anything, and so may a transcript: an end is never before it.
+    pub fn at_any_time(reads: Reads, all: &[&str]) {
+        for now in [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX] {
+            for said in all {
+                let until = reads(said, now);
+                assert!(until.is_none_or(|until| until >= now), "{said} at {now}: {until:?}");
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
