@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
-use crate::support::full::{full, skip};
+use crate::support::full::has;
 use crate::support::house::{House, only_has};
 use crate::support::processes::{Marked, tool};
 
@@ -60,14 +60,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Option<Self> {
-        for program in ["bwrap", "socat", "unshare", "setpriv", "curl"] {
-            if tool(program).is_none() {
-                skip(&format!("{program} is not on PATH"));
-                return None;
-            }
-        }
-        if !full() {
-            skip("RELAY_TEST_FULL is not set");
+        if !has(&["bwrap", "socat", "unshare", "setpriv", "curl"]) {
             return None;
         }
         let mut house = House::new();

@@ -72,6 +72,27 @@ fn start_script(house: &House, lane: &str, first: &str) -> Option<()> {
     Some(())
 }
 
+/// A machine with the real program as its `lane`, which is given what is `named` and reaches its
+/// model at `port`.
+fn with(mut house: House, lane: &str, row: &Row, named: &[&str], port: u16) -> Option<House> {
+    start_script(&house, lane, row.first)?;
+    house.set("RELAY_LANE_ENV", &named.join(","));
+    house.set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{port}, 127.0.0.1:9"));
+    Some(house)
+}
+
+/// Runs each row to its end, on a machine and with a model of its own.
+fn run<M>(
+    lane: &'static str,
+    machine: impl Fn(&Row) -> Option<(House, M)>,
+    rows: impl IntoIterator<Item = Row>,
+) {
+    for row in rows {
+        let Some((house, _model)) = machine(&row) else { return };
+        Run::new(house, lane).whole(&row);
+    }
+}
+
 /// A task and its worker, on a machine that is set up.
 struct Run {
     house: House,

@@ -15,7 +15,7 @@ use relay::work::walls::View;
 use relay_sandbox::{Tools, wall_in};
 use serde_json::{Value, json};
 
-use crate::support::full::{full, skip};
+use crate::support::full::{has, skip};
 use crate::support::house::{House, only_has};
 use crate::support::model::{Model, Step};
 use crate::support::processes::tool;
@@ -74,14 +74,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Option<Self> {
-        for program in ["bwrap", "socat", "unshare", "setpriv", "npm"] {
-            if tool(program).is_none() {
-                skip(&format!("{program} is not on PATH"));
-                return None;
-            }
-        }
-        if !full() {
-            skip("RELAY_TEST_FULL is not set");
+        if !has(&["bwrap", "socat", "unshare", "setpriv", "npm"]) {
             return None;
         }
         let mut house = House::new();
@@ -377,13 +370,8 @@ fn full_what_the_operator_names_is_given_to_a_process_lane() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test runs a program in the box by hand")]
 fn full_a_linked_login_stays_hidden_though_it_is_refreshed_in_the_run() {
-    for program in ["bwrap", "unshare", "setpriv"] {
-        if tool(program).is_none() {
-            return skip(&format!("{program} is not on PATH"));
-        }
-    }
-    if !full() {
-        return skip("RELAY_TEST_FULL is not set");
+    if !has(&["bwrap", "unshare", "setpriv"]) {
+        return;
     }
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path().canonicalize().unwrap();

@@ -5,7 +5,7 @@ use relay::system::SystemClock;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{NOBODY, Row, Run, row, send, start_script};
+use super::{NOBODY, Row, Run, row, run, send, with};
 use crate::full_label::log_in;
 use crate::full_probe::log_in_to_claude_ai;
 use crate::support::house::House;
@@ -14,28 +14,19 @@ use crate::support::model::{Model, Step};
 /// One more try of each request, where the number of tries is not what is looked at.
 const ONE_TRY: &str = "export CLAUDE_CODE_MAX_RETRIES=1";
 
-fn machine(row: &Row, model: &Model) -> Option<House> {
+fn machine(row: &Row) -> Option<(House, Model)> {
+    let model = Model::start(row.steps.clone());
     let mut house = House::new();
-    let names = log_in(&mut house, model)?;
-    start_script(&house, "claude", row.first)?;
-    house.set("RELAY_LANE_ENV", &names.join(","));
-    house.set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}, 127.0.0.1:9", model.port));
+    let named = log_in(&mut house, &model)?;
+    let mut house = with(house, "claude", row, &named, model.port)?;
     if row.down {
         house.set("ANTHROPIC_BASE_URL", NOBODY);
     }
-    Some(house)
+    Some((house, model))
 }
 
 fn bash(command: &str) -> Step {
     Step::Call("Bash", json!({ "command": command, "description": "a step" }))
-}
-
-fn run(rows: impl IntoIterator<Item = Row>) {
-    for row in rows {
-        let model = Model::start(row.steps.clone());
-        let Some(house) = machine(&row, &model) else { return };
-        Run::new(house, "claude").whole(&row);
-    }
 }
 
 #[test]
@@ -43,43 +34,47 @@ fn full_its_vendor_its_model_and_its_settings() {
     let first =
         |more| Row { first: more, reason: "vendor_error", ..row("", [Step::Say("no")], "") };
     let once = |row: Row| Row { first: ONE_TRY, ..row };
-    run([
-        once(Row {
-            down: true,
-            ..row(
-                "connections are refused, which the proxy tells",
-                [Step::Say("no")],
-                "vendor_unreachable",
-            )
-        }),
-        once(row("cut in the middle", [Step::Cut], "vendor_unreachable")),
-        row("an empty answer", [Step::Say("")], "no_changes"),
-        Row {
-            says: "Reached maximum budget",
-            first: "set -- \"$@\" --max-budget-usd 0.000001",
-            ..row("a budget", [bash("ls"), Step::Say("no")], "budget")
-        },
-        once(row("401", [Step::Refuse(401, "authentication_error", &[])], "not_logged_in")),
-        Row {
-            named: "a bad flag",
-            says: "--no-such-flag",
-            ..first("set -- \"$@\" --no-such-flag")
-        },
-        Row {
-            named: "settings that are not valid",
-            reason: "sandbox_unavailable",
-            says: "failed validation",
-            ..first(
-                "set -- \"$@\" --settings \
+    run(
+        "claude",
+        machine,
+        [
+            once(Row {
+                down: true,
+                ..row(
+                    "connections are refused, which the proxy tells",
+                    [Step::Say("no")],
+                    "vendor_unreachable",
+                )
+            }),
+            once(row("cut in the middle", [Step::Cut], "vendor_unreachable")),
+            row("an empty answer", [Step::Say("")], "no_changes"),
+            Row {
+                says: "Reached maximum budget",
+                first: "set -- \"$@\" --max-budget-usd 0.000001",
+                ..row("a budget", [bash("ls"), Step::Say("no")], "budget")
+            },
+            once(row("401", [Step::Refuse(401, "authentication_error", &[])], "not_logged_in")),
+            Row {
+                named: "a bad flag",
+                says: "--no-such-flag",
+                ..first("set -- \"$@\" --no-such-flag")
+            },
+            Row {
+                named: "settings that are not valid",
+                reason: "sandbox_unavailable",
+                says: "failed validation",
+                ..first(
+                    "set -- \"$@\" --settings \
                  '{\"sandbox\":{\"enabled\":\"yes\",\"failIfUnavailable\":true}}'",
-            )
-        },
-        Row {
-            named: "no settings file",
-            says: "Settings file not found",
-            ..first("set -- \"$@\" --settings /nowhere.json")
-        },
-    ]);
+                )
+            },
+            Row {
+                named: "no settings file",
+                says: "Settings file not found",
+                ..first("set -- \"$@\" --settings /nowhere.json")
+            },
+        ],
+    );
 }
 
 #[test]
@@ -88,8 +83,7 @@ fn full_it_is_ended_from_outside() {
         [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")]
     {
         let row = row(named, [Step::Hang], "crashed");
-        let model = Model::start(row.steps.clone());
-        let Some(house) = machine(&row, &model) else { return };
+        let Some((house, model)) = machine(&row) else { return };
         let run = Run::new(house, "claude");
         let program = super::real("claude").unwrap();
         let name = program.rsplit('/').next().unwrap();
@@ -107,18 +101,19 @@ fn full_its_login_ends_in_the_middle() {
         ("anthropic-ratelimit-unified-reset", in_two_hours),
     ]);
     let refuse = |status, kind, headers| Step::Refuse(status, kind, headers);
-    for row in [
+    let logged_in = |row: &Row| {
+        let (mut house, model) = machine(row)?;
+        log_in_to_claude_ai(&house);
+        house.set("RELAY_LANE_ENV", "ANTHROPIC_BASE_URL");
+        Some((house, model))
+    };
+    let once = |row: Row| Row { first: ONE_TRY, ..row };
+    let rows = [
         row("then 401", [bash("ls"), refuse(401, "authentication_error", &[])], "not_logged_in"),
         Row {
             until: true,
             ..row("then 429", [bash("ls"), refuse(429, "rate_limit_error", headers)], "quota")
         },
-    ] {
-        let row = Row { first: ONE_TRY, ..row };
-        let model = Model::start(row.steps.clone());
-        let Some(mut house) = machine(&row, &model) else { return };
-        log_in_to_claude_ai(&house);
-        house.set("RELAY_LANE_ENV", "ANTHROPIC_BASE_URL");
-        Run::new(house, "claude").whole(&row);
-    }
+    ];
+    run("claude", logged_in, rows.map(once));
 }

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{NOBODY, Row, Run, row, send, start_script};
+use super::{NOBODY, Row, Run, row, run, send, with};
 use crate::full_grok::log_in;
 use crate::support::chat::Chat;
 use crate::support::house::House;
@@ -12,28 +12,19 @@ use crate::support::model::Step;
 /// One try of each request, where the number of tries is not what is looked at.
 const ONE_TRY: &str = "export GROK_MAX_RETRIES=0";
 
-fn machine(row: &Row, chat: &Chat) -> Option<House> {
+fn machine(row: &Row) -> Option<(House, Chat)> {
+    let chat = Chat::start(false, row.steps.clone());
     let mut house = House::new();
-    let names = log_in(&mut house, chat)?;
-    start_script(&house, "grok", row.first)?;
-    house.set("RELAY_LANE_ENV", &names.join(","));
-    house.set("RELAY_LANE_ALLOWED_DOMAINS", &format!("127.0.0.1:{}, 127.0.0.1:9", chat.port));
+    let named = log_in(&mut house, &chat)?;
+    let mut house = with(house, "grok", row, &named, chat.port)?;
     if row.down {
-        for name in names.iter().filter(|name| name.ends_with("_BASE_URL")) {
+        for name in named.iter().filter(|name| name.ends_with("_BASE_URL")) {
             house.set(name, &format!("{NOBODY}/v1"));
         }
         // Its own: of another one it learns from the vendor.
         house.set("RELAY_MODEL_GROK", "");
     }
-    Some(house)
-}
-
-fn run(rows: impl IntoIterator<Item = Row>) {
-    for row in rows {
-        let chat = Chat::start(false, row.steps.clone());
-        let Some(house) = machine(&row, &chat) else { return };
-        Run::new(house, "grok").whole(&row);
-    }
+    Some((house, chat))
 }
 
 #[test]
@@ -42,40 +33,47 @@ fn full_its_vendor_is_away_or_says_no() {
         || Row { down: true, first: ONE_TRY, ..row("", [Step::Say("no")], "vendor_unreachable") };
     let refuse = |status, words| vec![Step::Refuse(status, words, &[])];
     let once = |row: Row| Row { first: ONE_TRY, ..row };
-    run([
-        Row { named: "connections are refused", worker: &["--no-sandbox"], ..gone() },
-        Row { named: "connections are refused, which the proxy tells", ..gone() },
-        once(row("403", refuse(403, "no access"), "vendor_error")),
-        once(row("404", refuse(404, "model gone"), "vendor_error")),
-        once(row("503", refuse(503, "overloaded"), "vendor_unreachable")),
-        once(row("an answer that is too long", [Step::Stop("length")], "vendor_error")),
-        once(row("a refusal", [Step::Stop("content_filter")], "permission_refused")),
-        once(row("an empty answer", [Step::Say("")], "vendor_error")),
-        once(row("cut in the middle", [Step::Cut], "vendor_unreachable")),
-        // To it an empty one.
-        once(row("half an answer", [Step::Half], "vendor_error")),
-    ]);
+    run(
+        "grok",
+        machine,
+        [
+            Row { named: "connections are refused", worker: &["--no-sandbox"], ..gone() },
+            Row { named: "connections are refused, which the proxy tells", ..gone() },
+            once(row("403", refuse(403, "no access"), "vendor_error")),
+            once(row("404", refuse(404, "model gone"), "vendor_error")),
+            once(row("503", refuse(503, "overloaded"), "vendor_unreachable")),
+            once(row("an answer that is too long", [Step::Stop("length")], "vendor_error")),
+            once(row("a refusal", [Step::Stop("content_filter")], "permission_refused")),
+            once(row("an empty answer", [Step::Say("")], "vendor_error")),
+            once(row("cut in the middle", [Step::Cut], "vendor_unreachable")),
+            // To it an empty one.
+            once(row("half an answer", [Step::Half], "vendor_error")),
+        ],
+    );
 }
 
 #[test]
 fn full_its_login_and_its_settings() {
     let first = |more, reason| Row { first: more, reason, ..row("", [Step::Say("no")], "") };
-    run([
-        Row { named: "not signed in", ..first("GROK_HOME=$(mktemp -d)", "not_logged_in") },
-        Row {
-            named: "a bad flag",
-            says: "--no-such-flag",
-            ..first("set -- \"$@\" --no-such-flag", "vendor_error")
-        },
-    ]);
+    run(
+        "grok",
+        machine,
+        [
+            Row { named: "not signed in", ..first("GROK_HOME=$(mktemp -d)", "not_logged_in") },
+            Row {
+                named: "a bad flag",
+                says: "--no-such-flag",
+                ..first("set -- \"$@\" --no-such-flag", "vendor_error")
+            },
+        ],
+    );
 }
 
 #[test]
 fn full_it_is_ended_from_outside() {
     for (named, signal) in [("SIGTERM", Signal::TERM), ("SIGKILL", Signal::KILL)] {
         let row = row(named, [Step::Hang], "crashed");
-        let chat = Chat::start(false, row.steps.clone());
-        let Some(house) = machine(&row, &chat) else { return };
+        let Some((house, chat)) = machine(&row) else { return };
         let run = Run::new(house, "grok");
         let program = super::real("grok").unwrap();
         let name = program.rsplit('/').next().unwrap();
@@ -91,8 +89,16 @@ fn full_its_login_ends_in_the_middle() {
         Step::Call("run_terminal_command", input)
     };
     let refuse = |status, words| Step::Refuse(status, words, &[]);
-    run([
-        row("then 401", [call(), refuse(401, "Your login has ended")], "not_logged_in"),
-        row("then 429", [call(), refuse(429, "Too many requests; try again in 7200 s")], "quota"),
-    ]);
+    run(
+        "grok",
+        machine,
+        [
+            row("then 401", [call(), refuse(401, "Your login has ended")], "not_logged_in"),
+            row(
+                "then 429",
+                [call(), refuse(429, "Too many requests; try again in 7200 s")],
+                "quota",
+            ),
+        ],
+    );
 }

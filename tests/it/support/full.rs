@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::processes::tool;
+
 /// Whether `scripts/test` runs the full tier, in which a missing tool is a failure.
 #[expect(clippy::disallowed_methods, reason = "the test's own setting, not the program's")]
 pub fn full() -> bool {
@@ -13,6 +15,17 @@ pub fn full() -> bool {
 pub fn skip(why: &str) {
     assert!(!full(), "the full tier needs this: {why}");
     println!("skipped: {why}");
+}
+
+/// Whether a test of the full tier that needs these programs can run; says why not.
+pub fn has(programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|program| tool(program).is_none());
+    match missing {
+        Some(program) => skip(&format!("{program} is not on PATH")),
+        None if !full() => skip("RELAY_TEST_FULL is not set"),
+        None => return true,
+    }
+    false
 }
 
 /// The version that a vendor's program says itself, as its lane reads it.
