@@ -8,6 +8,8 @@ pub mod api;
 pub mod cli;
 // The site's API as functions, over HTTP: a URL or a unix socket.
 pub mod client;
+// Files that are written whole or not at all.
+pub mod files;
 // Where issues and pull requests live: GitHub, or a repository on this disk.
 pub mod forge;
 // The worker's own repositories: mirror, checkout, snapshot, fence, push.

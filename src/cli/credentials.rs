@@ -2,13 +2,14 @@
 //! the token, for this user alone.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::client::Endpoint;
+use crate::files;
 use crate::model::disk::quoted;
 use crate::model::{Secret, WorkerName};
 
@@ -190,12 +191,7 @@ fn write(home: &Path, name: &str, value: &impl Serialize) -> Result<(), KeptErro
     }
     let mut text = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
     text.push(b'\n');
-    // Made with mode 0600.
-    let mut file = tempfile::Builder::new().prefix(".setup-").tempfile_in(home).map_err(failed)?;
-    file.write_all(&text).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(&path).map_err(|e| failed(e.error))?;
-    File::open(home).and_then(|folder| folder.sync_all()).map_err(failed)
+    files::replace(&path, &text).map_err(failed)
 }
 
 /// A regular file of this user's.

@@ -1,13 +1,13 @@
 //! A home whose queue is kept in another database remembers so: without the site's settings it would
 //! open its own file, which is another, empty queue.
 
-use std::fs::File;
-use std::io::{Error, ErrorKind, Write};
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::owner::OwnerError;
+use crate::files;
 
 /// The note's name in the home.
 const NOTE: &str = "queue.json";
@@ -44,7 +44,7 @@ pub fn kept_in(home: &Path) -> Result<Option<String>, OwnerError> {
 pub(super) fn note(home: &Path, url: &str) -> Result<(), OwnerError> {
     let path = note_in(home);
     let written = match place(home, url) {
-        Some(kept_in) => write(home, &path, &Note { kept_in }),
+        Some(kept_in) => write(&path, &Note { kept_in }),
         None => match std::fs::remove_file(&path) {
             Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
             _ => Ok(()),
@@ -53,12 +53,8 @@ pub(super) fn note(home: &Path, url: &str) -> Result<(), OwnerError> {
     written.map_err(|cause| OwnerError::Home { path, what: "cannot be written", cause })
 }
 
-fn write(home: &Path, path: &Path, note: &Note) -> Result<(), Error> {
-    let mut file = tempfile::Builder::new().prefix(".queue-").tempfile_in(home)?;
-    file.write_all(&serde_json::to_vec(note)?)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(home)?.sync_all()
+fn write(path: &Path, note: &Note) -> Result<(), Error> {
+    files::replace(path, &serde_json::to_vec(note)?)
 }
 
 /// The database in words for people: of a server its address and the database's name, since all else

@@ -4,6 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::model::{ClaimId, Ids, WorkerName};
 
 /// Where one worker keeps the id of its claim under way.
@@ -36,10 +37,7 @@ impl ClaimFile {
             return Ok(kept);
         }
         let id: ClaimId = ids.uuid().parse().map_err(io::Error::other)?;
-        let fresh = self.path.with_extension("claim.new");
-        std::fs::write(&fresh, id.as_str())?;
-        std::fs::File::open(&fresh)?.sync_all()?;
-        std::fs::rename(&fresh, &self.path)?;
+        files::replace(&self.path, id.as_str().as_bytes())?;
         Ok(id)
     }
 

@@ -3,9 +3,11 @@
 //! and pushed to.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::files;
 
 /// `linked.json` of a home: the canonical paths.
 #[derive(Clone, Debug)]
@@ -37,10 +39,7 @@ impl Linked {
         }
         paths.push(path.to_owned());
         DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
-        let mut file = tempfile::Builder::new().prefix(".linked-").tempfile_in(&self.home)?;
-        file.write_all(&serde_json::to_vec(&paths)?)?;
-        file.as_file().sync_all()?;
-        file.persist(self.file()).map(drop).map_err(|error| error.error)
+        files::replace(&self.file(), &serde_json::to_vec(&paths)?)
     }
 
     fn file(&self) -> PathBuf {

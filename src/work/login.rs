@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 pub use self::seat::{CLAIMING, Holder, NoSeat, Seat, look};
 pub(super) use self::whose::lock_beside;
 pub use self::whose::{Place, Whose};
+use crate::files;
 use crate::git::remove_tree;
 use crate::model::Secret;
 
@@ -438,9 +439,7 @@ fn write_persons(path: &Path, login: &Value) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let mut file = read(CWD, &path, MOST).ok_or(io::ErrorKind::InvalidData)?;
     file.extend(login.as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
-    let new = path.with_extension("json.relay");
-    write_private(&new, Value::Object(file).to_string().as_bytes())?;
-    fs::rename(&new, &path)
+    files::replace(&path, Value::Object(file).to_string().as_bytes())
 }
 
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -5,9 +5,9 @@
 //! One file a run, of this user alone, whole or not there. It goes once it was taken, or its lease
 //! is lost; it stays where the site refuses the token.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::api::ReleaseRequest;
+use crate::files;
 use crate::model::{Effect, InstanceId, LeaseRef, RunId, Timestamp, Usage, WorkerId, WorkerName};
 
 /// The longest text of a result that is kept and sent, in bytes. A proxy lets through a megabyte.
@@ -89,14 +90,7 @@ impl Outbox {
         if !path.exists() && self.files()?.len() >= RUNS_MAX {
             return Err(io::Error::other(format!("{RUNS_MAX} results are kept already")));
         }
-        let bytes = serde_json::to_vec(&bounded(entry.clone()))?;
-        let fresh = path.with_extension("new");
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)?;
-        File::open(&self.folder)?.sync_all()
+        files::replace(&path, &serde_json::to_vec(&bounded(entry.clone()))?)
     }
 
     /// Lets an entry go: it was taken, or is of no use any more.
@@ -144,10 +138,9 @@ impl Outbox {
     pub fn sweep(&self) {
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let (name, path) = (entry.file_name(), entry.path());
-            let Some((run, rest)) = name.to_str().and_then(|name| name.split_once('.')) else {
-                continue;
-            };
-            let is_left = rest == "new"
+            let Some(name) = name.to_str() else { continue };
+            let Some((run, rest)) = name.split_once('.') else { continue };
+            let is_left = files::is_unfinished(name)
                 || rest.ends_with("part") && !path.with_file_name(format!("{run}.json")).exists();
             if is_left && let Err(error) = std::fs::remove_file(&path) {
                 tracing::warn!(path = %path.display(), %error, "it stays");
@@ -260,7 +253,7 @@ mod tests {
         let path = outbox.place(&read[0].run);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(outbox.folder().metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        for left in ["x.12.part", "y.new"] {
+        for left in ["x.12.part", ".relay-new-y"] {
             std::fs::write(outbox.folder().join(left), "").unwrap();
         }
         std::fs::write(path.with_extension("12.part"), "").unwrap();

@@ -11,6 +11,7 @@ use relay_lanes::Vendor;
 use serde::{Deserialize, Serialize};
 
 use super::login::Whose;
+use crate::files;
 use crate::model::{StopReason, Timestamp};
 
 /// The folder of marks in relay's own.
@@ -143,10 +144,7 @@ impl Marks {
 
     fn write(&self, vendor: &Vendor, whose: &Whose, mark: &Mark) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        let path = self.path(vendor, whose);
-        let new = path.with_extension("new");
-        fs::write(&new, serde_json::to_vec(mark)?)?;
-        fs::rename(new, path)
+        files::replace(&self.path(vendor, whose), &serde_json::to_vec(mark)?)
     }
 }
 

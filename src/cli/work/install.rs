@@ -1,7 +1,6 @@
 //! `relay work --install` and `--uninstall`: what would be written and run, and with `--yes` doing it.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::cli::error::Failure;
 use crate::cli::exit::Exit;
 use crate::cli::machine;
 use crate::cli::output::one_line;
+use crate::files;
 use crate::model::MAX_MINUTES;
 use crate::model::disk::quoted;
 use crate::process::Limits;
@@ -194,12 +194,7 @@ fn write(unit: &Unit) -> anyhow::Result<()> {
     let failed = |e: &std::io::Error| disk(&unit.path, e);
     let folder = unit.path.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
-    let made = tempfile::Builder::new().prefix(".relay-").tempfile_in(folder);
-    let mut file = made.map_err(|e| failed(&e))?;
-    file.write_all(unit.text.as_bytes()).map_err(|e| failed(&e))?;
-    file.as_file().sync_all().map_err(|e| failed(&e))?;
-    file.persist(&unit.path).map_err(|e| failed(&e.error))?;
-    Ok(())
+    Ok(files::replace(&unit.path, unit.text.as_bytes()).map_err(|e| failed(&e))?)
 }
 
 fn disk(path: &Path, error: &std::io::Error) -> Failure {
