@@ -16,6 +16,10 @@ use crate::system::notify::Notifier;
 use crate::work::gate::Shut;
 use crate::work::{Observer, Step, StepEvent};
 
+/// What a person is told where the last lane was taken away.
+const NOTHING_LEFT: &str = "the last lane of this machine is gone: nothing is claimed until there is \
+    one (hint: `relay lane ls` shows what each lacks)";
+
 /// Prints each step of each job. The lane's own words are in the run's log, not here.
 #[derive(Debug)]
 pub struct Progress {
@@ -143,9 +147,14 @@ impl Progress {
 
 impl Observer for Progress {
     fn registered(&self, _worker: &WorkerId, lanes: &str) {
-        self.line(&format!("serving {lanes}"));
+        let serving =
+            if lanes.is_empty() { "serving no lane" } else { &format!("serving {lanes}") };
+        match lanes {
+            "" => self.warning(NOTHING_LEFT),
+            _ => self.line(serving),
+        }
         if let Some(manager) = &self.manager {
-            manager.ready(&format!("serving {lanes}"));
+            manager.ready(serving);
         }
     }
 

@@ -77,6 +77,17 @@ fn a_lane_is_served_that_was_configured_since_the_worker_started() {
     std::fs::write(&go, "").unwrap();
     ends_in_review(&house, &worker, &held);
     assert_eq!(std::fs::read_to_string(&begun).unwrap().lines().count(), 1, "it was run twice");
+
+    // Nor is the last one kept, which nothing could run any more.
+    std::fs::remove_file(house.home.join("lanes/other.json")).unwrap();
+    worker.until("it serves none", || lanes(&house).is_empty());
+    let gone = "the last lane of this machine is gone";
+    worker.until("it says so", || worker.said().contains(gone));
+    let create = ["task", "create", "--repo", &slug, "--lane", "process:wait", "--title", "x"];
+    assert_eq!(house.relay(&create).code, 3, "there is no such lane");
+    house.process_lane("other", EDIT, DONE);
+    let task = house.task(&slug, "process:other", "Two");
+    ends_in_review(&house, &worker, &task);
     let events = house.relay(&["events", "--json"]).ok();
     assert_eq!(events.matches("worker.registered").count(), 1, "{events}");
     assert_eq!(events.matches("worker.online").count(), 0, "{events}");
@@ -122,8 +133,15 @@ fn a_task_of_a_lane_that_no_worker_serves_is_made_with_a_warning() {
     let warning = "warning: local/shop#1 waits: no worker serves the lane codex";
     assert!(other.err.contains(warning) && other.err.contains("relay lane ls"), "{other:?}");
     assert_eq!(house.state("local/shop#1"), "queued");
+    assert!(!other.err.contains("on this machine: "), "{other:?}");
     let own = made("process:edit");
     assert_eq!((own.code, own.err.as_str()), (0, ""), "{own:?}");
+    // Of this one each run would fail.
+    std::fs::remove_file(house.bin.join("edit-lane")).unwrap();
+    let broken = made("process:edit");
+    assert_eq!((broken.code, broken.out.as_str()), (0, "local/shop#3\n"), "{broken:?}");
+    let warning = "warning: process:edit cannot run on this machine: ";
+    assert!(broken.err.contains(warning) && broken.err.contains("edit-lane"), "{broken:?}");
 }
 
 #[test]
@@ -143,6 +161,7 @@ fn a_lane_that_the_worker_was_not_told_of_is_said_to_be_served_by_nobody() {
     let create = ["task", "create", "--repo", &slug, "--lane", "process:late", "--title", "x"];
     let late = house.relay(&create);
     assert!(late.err.contains("one that was started with --lanes serves those alone"), "{late:?}");
+    assert!(late.err.contains("process:late is configured on this machine: "), "{late:?}");
     drop(worker);
     assert!(!ls().contains("does not serve it"), "{}", ls());
 }

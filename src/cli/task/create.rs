@@ -6,11 +6,19 @@ use relay_lanes::VENDORS;
 use super::super::context::Context;
 use super::super::error::Failure;
 use super::super::exit::Exit;
+use super::super::machine;
+use super::super::output::one_line;
 use super::super::site::Site;
 use super::super::words::waiting;
 use crate::api::CreateTask;
 use crate::model::{LaneName, RepoName, TaskId, WaitReason};
+use crate::work::boxing::Boxing;
 use crate::work::lane::{LaneFileError, process_config};
+use crate::work::probe::{LaneStatus, process_statuses};
+
+/// What is said of a lane that is here and that no worker serves yet.
+const COMES: &str = "is configured on this machine: a `relay work` that runs here without --lanes \
+    takes it up within seconds";
 
 /// Options of `relay task create`.
 #[derive(Debug, Args)]
@@ -73,9 +81,18 @@ impl Options {
                 context.output.note("next: relay work");
             }
         }
+        let here = here(context, &task.lane);
         if let Some(why) = lacking {
+            let no_lane = matches!(why, WaitReason::NoLane { .. });
+            let comes = here.as_ref().filter(|here| no_lane && here.served);
+            let comes = comes.map(|here| format!("; {} {COMES}", here.lane)).unwrap_or_default();
             let why = waiting(&why, context.clock.now());
-            context.output.note(format!("warning: {} waits: {why}", task.id));
+            context.output.note(format!("warning: {} waits: {why}{comes}", task.id));
+        }
+        if let Some(here) = here.filter(|here| !here.served) {
+            let hint = here.hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+            let text = format!("{} cannot run on this machine: {}{hint}", here.lane, here.detail);
+            context.output.note(format!("warning: {}", one_line(&text)));
         }
         Ok(Exit::Ok)
     }
@@ -95,6 +112,13 @@ async fn lacking(site: &Site, task: &TaskId) -> Option<WaitReason> {
                 | WaitReason::NoForgeLogin { .. }
         )
     })
+}
+
+/// How a lane of one's own stands on this machine; `None` where it is a vendor's, or is not here.
+fn here(context: &Context, lane: &LaneName) -> Option<LaneStatus> {
+    lane.process_name()?;
+    let lanes = machine::lanes_with(context, Boxing::untried(), true, Vec::new());
+    process_statuses(&lanes).into_iter().find(|status| status.lane == *lane)
 }
 
 /// The program's name of a process lane; `None` for a vendor's.

@@ -15,8 +15,10 @@ use crate::work::login::Whose;
 use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe, process_statuses};
 use crate::work::{Found, Stamp};
 
-/// How often the disk is looked at: some twenty files, and no program.
-const LOOK: Duration = Duration::from_secs(15);
+/// How often the lanes that are configured here are looked at: whoever has written one waits for it.
+const GLANCE: Duration = Duration::from_secs(1);
+/// After so many of these, all else is: some twenty files, and no program.
+const GLANCES: u32 = 15;
 /// After so many looks whoever did not answer is asked again.
 const ASK_AGAIN: u32 = 20;
 
@@ -36,6 +38,8 @@ struct Seen {
 
 /// A machine that is looked at.
 trait Machine {
+    /// Waits until it is time to look, or others are configured than those that are `known`.
+    async fn until_next(&self, known: &[LaneName]);
     /// What its disk shows; `None` where it cannot be looked at.
     async fn seen(&self) -> Option<Seen>;
     /// What it has for lanes, and what their programs say.
@@ -57,13 +61,12 @@ impl<'a> Lookout<'a> {
 
     /// Tells a worker that serves `served` of other lanes, whenever there are; ends with the worker.
     pub(super) async fn tell(self, served: Vec<LaneName>, worker: mpsc::Sender<Found>) {
-        follow(&self.machine, LOOK, self.seen, served, worker).await;
+        follow(&self.machine, self.seen, served, worker).await;
     }
 }
 
 async fn follow(
     machine: &impl Machine,
-    every: Duration,
     mut last: Seen,
     mut served: Vec<LaneName>,
     worker: mpsc::Sender<Found>,
@@ -73,7 +76,7 @@ async fn follow(
     // was silent at the start is asked again as well.
     let mut lacks_answer = true;
     loop {
-        tokio::time::sleep(every).await;
+        machine.until_next(&last.processes).await;
         let Some(seen) = machine.seen().await else { continue };
         looks += 1;
         if seen == last && !(lacks_answer && looks >= ASK_AGAIN) {
@@ -95,6 +98,10 @@ async fn follow(
 }
 
 impl Machine for Here<'_> {
+    async fn until_next(&self, known: &[LaneName]) {
+        other_lanes(&self.lanes, known).await;
+    }
+
     /// On a thread of its own: a disk that does not answer holds nothing else up.
     async fn seen(&self) -> Option<Seen> {
         let (config, lanes) = (self.context.config.clone(), self.lanes.clone());
@@ -115,20 +122,39 @@ impl Seen {
             let installed = machine::installed(config, vendor);
             (installed.program.as_deref().and_then(Stamp::of), lanes.whose(&installed))
         });
-        let processes = process_statuses(lanes).into_iter().filter(|lane| lane.served);
-        Self { vendors: vendors.collect(), processes: processes.map(|lane| lane.lane).collect() }
+        Self { vendors: vendors.collect(), processes: configured(lanes) }
     }
 }
 
-/// What to serve by what was `found`, where that differs from what is `served`. A lane stays whose
-/// program did not answer, or is gone for a moment as in an update, and no worker stays without any.
+/// Waits until others are configured than those that are `known`, or it is time to look at all.
+/// Whether there are others.
+async fn other_lanes(lanes: &Lanes, known: &[LaneName]) -> bool {
+    for _ in 0..GLANCES {
+        tokio::time::sleep(GLANCE).await;
+        let lanes = lanes.clone();
+        let now = tokio::task::spawn_blocking(move || configured(&lanes)).await;
+        if now.is_ok_and(|now| now != known) {
+            return true;
+        }
+    }
+    false
+}
+
+/// The lanes of one's own that could be served.
+fn configured(lanes: &Lanes) -> Vec<LaneName> {
+    let lanes = process_statuses(lanes).into_iter().filter(|lane| lane.served);
+    lanes.map(|lane| lane.lane).collect()
+}
+
+/// What to serve by what was `found`, where that differs from what is `served`; it may be nothing. A
+/// lane stays whose program did not answer, or is gone for a moment as in an update.
 fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
     let stays = |lane: &&LaneStatus| {
         lane.served || served.contains(&lane.lane) && (is_unanswered(lane) || is_gone(lane))
     };
     let now: Vec<LaneName> = found.iter().filter(stays).map(|lane| lane.lane.clone()).collect();
     let is_same = now.len() == served.len() && served.iter().all(|lane| now.contains(lane));
-    (!is_same && !now.is_empty()).then_some(now)
+    (!is_same).then_some(now)
 }
 
 /// Whether its program, or what that needs to run, is not there.
@@ -162,6 +188,27 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_lane_is_seen_at_the_next_glance_after_its_file_is_whole_and_after_it_went() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().to_str().unwrap();
+        let env = [("HOME", home), ("RELAY_HOME", home), ("PATH", "/usr/bin:/bin")];
+        let env = env.map(|(name, value)| (name.into(), value.into()));
+        let context = Context::new(Config::from_environment(env.into()).unwrap());
+        let lanes = machine::lanes_with(&context, Boxing::untried(), true, Vec::new());
+        std::fs::create_dir(dir.path().join("lanes")).unwrap();
+        let file = dir.path().join("lanes/edit.json");
+        std::fs::write(&file, "").unwrap();
+        let seen = Seen::now(&context.config, &lanes);
+        assert_eq!(seen.processes, [], "it is being written");
+        std::fs::write(&file, r#"{"command": "/bin/sh"}"#).unwrap();
+        assert!(other_lanes(&lanes, &seen.processes).await);
+        let seen = Seen::now(&context.config, &lanes);
+        assert_eq!(seen.processes, ["process:edit".parse().unwrap()]);
+        std::fs::remove_file(&file).unwrap();
+        assert!(other_lanes(&lanes, &seen.processes).await);
+    }
+
     #[test]
     fn a_worker_is_told_of_other_lanes_alone() {
         let served: Vec<LaneName> =
@@ -182,7 +229,9 @@ mod tests {
             assert!(!with(passing, Missing, Some(Served)), "{passing:?}");
             assert!(!with(Served, passing, Some(Served)), "{passing:?}");
         }
-        assert!(!with(NotLoggedIn, NotLoggedIn, None), "nothing would be left");
+        assert!(with(NotLoggedIn, NotLoggedIn, None), "the last ones went");
+        let gone = LaneStatus { program: Some("/gone".into()), ..lane("process:edit", NotThere) };
+        assert_eq!(changed(&served, &[lane("claude", Served), gone]), None, "an update");
     }
 
     /// Its disk shows the same at each look; `process:edit` is served, and claude answers so, one
@@ -211,11 +260,13 @@ mod tests {
 
         async fn tells(&self, worker: mpsc::Sender<Found>) {
             let served = vec!["process:edit".parse().unwrap()];
-            follow(self, Duration::ZERO, self.seen().await.unwrap(), served, worker).await;
+            follow(self, self.seen().await.unwrap(), served, worker).await;
         }
     }
 
     impl Machine for Still {
+        async fn until_next(&self, _: &[LaneName]) {}
+
         async fn seen(&self) -> Option<Seen> {
             self.looks.set(self.looks.get() + 1);
             Some(Seen { vendors: Vec::new(), processes: Vec::new() })
@@ -231,7 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_did_not_answer_is_asked_again_after_five_minutes() {
-        assert_eq!(LOOK * ASK_AGAIN, Duration::from_secs(300));
+        assert_eq!(GLANCE * GLANCES * ASK_AGAIN, Duration::from_secs(300));
         let machine = Still::with(vec![LaneState::Silent, LaneState::Unclear, LaneState::Served]);
         let (tells, mut told) = mpsc::channel::<Found>(1);
         let found = tokio::select! {
