@@ -108,6 +108,7 @@ fn client_exit(error: &ClientError) -> Exit {
     match error {
         ClientError::Refused(problem) => problem.code.into(),
         ClientError::Unreachable { .. }
+        | ClientError::NoTls { .. }
         | ClientError::TimedOut { .. }
         | ClientError::Foreign { .. } => Exit::Unreachable,
         ClientError::Version { .. } => Exit::Version,

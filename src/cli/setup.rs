@@ -22,6 +22,11 @@ const SLOWER: Duration = Duration::from_secs(5);
 /// The longest wait for a person, whatever a site says.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
+/// What is said once of a site that goes away while a person is waited for.
+const GOES_ON: &str = "still waiting";
+/// And of one that comes back.
+const BACK: &str = "the site answers again";
+
 /// Options of `relay setup`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -159,9 +164,17 @@ impl Options {
         let request = PollDevice { device_code: asked.device_code };
         let end = context.clock.uptime() + waits;
         let mut pause = Duration::from_secs(asked.interval.clamp(1, 60));
+        let mut away = false;
         loop {
             context.clock.sleep_until(context.clock.now() + pause).await;
-            match client.poll_device(&request).await {
+            let polled = client.poll_device(&request).await;
+            let failure = polled.as_ref().err().filter(|error| error.is_passing());
+            if failure.is_some() != away {
+                away = !away;
+                let word = failure.map_or_else(|| BACK.to_owned(), |why| format!("{why}; {GOES_ON}"));
+                context.output.note(one_line(&word));
+            }
+            match polled {
                 Ok(created) => return Ok(created),
                 Err(error) => match error.code() {
                     Some(Code::AuthorizationPending) => {}

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use super::Endpoint;
 use crate::api::{Code, Problem};
+
+/// Where a site's address is from.
+const WHENCE: &str = "the site's address (RELAY_SITE, else what `relay setup` kept)";
 
 /// The statuses of a client that asks too often, and of a body that a proxy does not pass on.
 const TOO_MANY: u16 = 429;
@@ -23,6 +27,12 @@ pub enum ClientError {
         why: String,
         /// Whether there was a connection to send it by.
         sent: bool,
+    },
+    /// Whatever is there answered, and not in TLS: a site without it, or another program.
+    #[error("the site at {endpoint} could not be reached: what is there speaks no TLS")]
+    NoTls {
+        /// Where the site was looked for.
+        endpoint: String,
     },
     /// Nothing came in time. Whether the site acted is not known.
     #[error("the site at {endpoint} did not answer {route} within {} s", after.as_secs())]
@@ -80,7 +90,7 @@ impl ClientError {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Unreachable { .. } | Self::NoTls { .. } | Self::TimedOut { .. } => true,
             Self::Refused(problem) => problem.status >= 500 || problem.status == TOO_MANY,
             Self::Foreign { status, .. } => *status != TOO_LARGE,
             Self::Version { .. } | Self::BadAnswer { .. } | Self::Setup { .. } => false,
@@ -90,7 +100,7 @@ impl ClientError {
     /// Whether the request has reached nobody, so that it may be sent again whatever it does.
     #[must_use]
     pub fn was_not_sent(&self) -> bool {
-        matches!(self, Self::Unreachable { sent: false, .. })
+        matches!(self, Self::Unreachable { sent: false, .. } | Self::NoTls { .. })
     }
 
     /// Whether the site is away, or says itself that it cannot do anything now. A failure of the
@@ -145,13 +155,27 @@ impl ClientError {
                 endpoint.trim_start_matches("unix:")
             )),
             Self::Unreachable { .. } | Self::TimedOut { .. } => {
-                Some("check RELAY_SITE and the network, then try again".to_owned())
+                Some(format!("check the network, and {WHENCE}; then try again"))
             }
+            Self::NoTls { endpoint } => Some(without_tls(endpoint)),
             Self::Foreign { .. } => {
-                Some("check RELAY_SITE and the proxy in front of the site".to_owned())
+                Some(format!("check {WHENCE}, and the proxy in front of the site"))
             }
             Self::BadAnswer { .. } | Self::Setup { .. } => None,
         }
+    }
+}
+
+/// Whoever is on the way can make a site seem to have no TLS, so that the way without is named for
+/// what it needs.
+fn without_tls(endpoint: &str) -> String {
+    let plain = endpoint.replacen("https://", "http://", 1);
+    match plain.parse::<Endpoint>().is_ok_and(|site| site.is_private()) {
+        true => format!("relay setup --site {plain} (or RELAY_SITE={plain})"),
+        false => format!(
+            "put TLS in front of the site (docs/SITE.md); only where the network itself is encrypted \
+             (a VPN): relay setup --site {plain} --plain-http"
+        ),
     }
 }
 
@@ -168,6 +192,19 @@ fn version_hint(theirs: &str, ours: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_site_without_tls_is_named_for_what_it_needs() {
+        let hint = |endpoint: &str| {
+            let no_tls = ClientError::NoTls { endpoint: endpoint.to_owned() };
+            no_tls.hint().unwrap_or_default()
+        };
+        let near = "relay setup --site http://127.0.0.1:7410 (or RELAY_SITE=http://127.0.0.1:7410)";
+        assert_eq!(hint("https://127.0.0.1:7410"), near);
+        let far = hint("https://relay.example:7410");
+        assert!(far.contains("only where the network itself is encrypted"), "{far}");
+        assert!(far.ends_with("--site http://relay.example:7410 --plain-http"), "{far}");
+    }
 
     #[test]
     fn the_hint_names_the_program_to_restart() {

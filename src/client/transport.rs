@@ -275,6 +275,9 @@ impl Transport {
     fn failed(&self, error: &reqwest::Error, route: &str, after: Duration) -> ClientError {
         let endpoint = self.endpoint.to_string();
         // The system may give a silent connection up before this client does.
+        if speaks_no_tls(error) {
+            return ClientError::NoTls { endpoint };
+        }
         let is_ours = error.is_timeout() && !error.is_connect() && !is_of_the_system(error);
         if is_ours {
             ClientError::TimedOut { endpoint, route: route.to_owned(), after }
@@ -282,6 +285,24 @@ impl Transport {
             self.unreachable(innermost(error), !error.is_connect())
         }
     }
+}
+
+/// Whether the other end answered, and not in TLS.
+fn speaks_no_tls(error: &(dyn Error + 'static)) -> bool {
+    let no_tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<rustls::Error>() == Some(&no_tls) {
+            return true;
+        }
+        // What an I/O error wraps is not its source: that is the source of what it wraps.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => error.source(),
+        };
+    }
+    false
 }
 
 /// Whether the system said so, and not a time-out of this program.

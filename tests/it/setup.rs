@@ -233,6 +233,18 @@ fn a_far_site_without_tls_gets_no_token() {
 }
 
 #[test]
+fn a_site_without_tls_that_is_called_by_https_is_told_with_the_command_that_is_right() {
+    let (_house, site, _) = site();
+    let https = site.url.replace("http://", "https://");
+    let desk = House::new();
+    let ran = desk.relay(&["setup", "--site", &https, "--invite", "x"]);
+    let error = format!("error: the site at {https} could not be reached: what is there speaks no TLS");
+    assert!(ran.code == 5 && ran.err.contains(&error), "{ran:?}");
+    assert!(ran.err.contains(&format!("hint: relay setup --site {}", site.url)), "{ran:?}");
+    site.stop();
+}
+
+#[test]
 fn credentials_that_others_can_read_are_refused_with_the_command_that_helps() {
     let desk = House::new();
     let path = desk.home.join("credentials.json");
@@ -303,8 +315,8 @@ fn the_workers_own_token_is_in_nothing_that_a_lane_leaves() {
     }
 }
 
-/// A site of one's own making that answers the device flow.
-fn false_site(token: &'static str) -> String {
+/// A site of one's own making that answers the device flow, and says nothing to the first polls.
+fn false_site(mut silent: u32, token: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -316,6 +328,9 @@ fn false_site(token: &'static str) -> String {
             let body = if asks {
                 "{\"device_code\":\"d\",\"user_code\":\"A\\u001b[2J\",\"verification_uri\":\
                  \"http://x/\\u001b]0;t\\u0007\",\"expires_in\":18446744073709551615,\"interval\":0}"
+            } else if silent > 0 {
+                silent -= 1;
+                continue;
             } else {
                 token
             };
@@ -328,12 +343,25 @@ fn false_site(token: &'static str) -> String {
 }
 
 #[test]
+fn whoever_waits_to_be_let_in_is_told_once_that_the_site_went_away_and_that_it_is_back() {
+    let desk = House::new();
+    let url = false_site(2, "{}");
+    let ran = desk.relay(&["setup", "--site", &url, "--name", "desk"]);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    let at = |words: &str| lines.iter().position(|line| line.contains(words));
+    let gone = format!("the site at {url} could not be reached: ");
+    let (gone, back) = (at(&gone).unwrap(), at("the site answers again").unwrap());
+    assert!(lines[gone].ends_with("; still waiting"), "{ran:?}");
+    assert_eq!(back, gone + 1, "{ran:?}");
+}
+
+#[test]
 fn a_site_that_gives_no_token_or_steers_the_terminal_is_taken_at_its_word_for_nothing() {
     let worker = r#"{"token":{"id":"0190b0a0-0000-7000-8000-000000000001","name":"desk","scopes":["work:claim"],"worker":"desk","created_by":"user:x","created_at":1},"secret":"relay_\n\u001b[2J"}"#;
     let nobody = r#"{"token":{"id":"0190b0a0-0000-7000-8000-000000000001","name":"desk","scopes":["work:claim"],"created_by":"user:x","created_at":1},"secret":"relay_x"}"#;
     for token in [worker, nobody] {
         let desk = House::new();
-        let ran = desk.relay(&["setup", "--site", &false_site(token), "--name", "desk"]);
+        let ran = desk.relay(&["setup", "--site", &false_site(0, token), "--name", "desk"]);
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.err.contains("gave no worker's token"), "{ran:?}");
         assert!(ran.err.contains("up to 60 minutes"), "{ran:?}");
