@@ -107,6 +107,10 @@ pub struct DoorbellQuery {
     /// vendor refused the login.
     #[serde(default)]
     pub refused: Option<String>,
+    /// Comma-separated lanes that the worker serves and that are not among `lanes` since it runs as
+    /// much of them as it may, though it has room for others.
+    #[serde(default)]
+    pub limited: Option<String>,
     /// What people told the worker, as far as it knows: `!` for a drain, `*` for a pause of the
     /// whole worker, else the paused lanes, comma-separated in this order. Where the site knows
     /// better it answers at once.

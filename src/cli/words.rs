@@ -59,6 +59,14 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
                 names.join(", ")
             )
         }
+        WaitReason::LaneFull { lane, workers } => {
+            let names: Vec<&str> = workers.iter().map(|name| name.as_str()).collect();
+            format!(
+                "as many runs of {lane} as it may have at once are on at {}; `relay work --limit \
+                 {lane}=N` allows more",
+                names.join(", ")
+            )
+        }
         WaitReason::RepoFull { runs } => {
             let (n, names) = (runs.len(), runs.iter().map(ToString::to_string));
             format!(
@@ -311,6 +319,13 @@ mod tests {
             waiting(&refused, Timestamp(0)),
             "the login of codex on desk was refused: `codex login` there, or `relay probe codex` \
              where the login is good"
+        );
+        let workers = vec!["desk".parse().expect("valid"), "lap".parse().expect("valid")];
+        let lane = "codex".parse().expect("valid");
+        assert_eq!(
+            waiting(&WaitReason::LaneFull { lane, workers }, Timestamp(0)),
+            "as many runs of codex as it may have at once are on at desk, lap; `relay work --limit \
+             codex=N` allows more"
         );
         let runs = vec!["a/b#1".parse().expect("valid"), "a/b#2".parse().expect("valid")];
         assert_eq!(

@@ -199,6 +199,13 @@ pub enum WaitReason {
         /// Those workers.
         workers: Vec<WorkerName>,
     },
+    /// Every worker that could take it runs as much of its lane as it may (`--limit`).
+    LaneFull {
+        /// The lane.
+        lane: LaneName,
+        /// Those workers.
+        workers: Vec<WorkerName>,
+    },
     /// Every worker that could take it runs as much of its repository as it may (`--per-repo`).
     RepoFull {
         /// What they run of it.

@@ -12,6 +12,8 @@ use crate::model::{LaneName, RepoName, Worker, WorkerId};
 pub struct LeftOut {
     /// Lanes whose login the vendor refused.
     pub refused: Vec<LaneName>,
+    /// Lanes of which it runs as much as it may.
+    pub limited: Vec<LaneName>,
     /// Repositories of which it runs as much as it may.
     pub full: Vec<RepoName>,
 }

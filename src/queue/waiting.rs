@@ -113,6 +113,12 @@ fn why(need: &Need, workers: &[Worker], known: &Known<'_>) -> WaitReason {
     {
         return WaitReason::Paused { until: first };
     }
+    let is_limited =
+        |worker: &&Worker| left(worker).is_some_and(|left| left.limited.contains(&need.lane));
+    if able.iter().all(is_limited) {
+        let workers = able.iter().map(|worker| worker.name.clone()).collect();
+        return WaitReason::LaneFull { lane: need.lane.clone(), workers };
+    }
     let repo = &need.task.repo;
     let is_full = |worker: &&Worker| left(worker).is_some_and(|left| left.full.contains(repo));
     let of_repo = able.iter().flat_map(|worker| &worker.leases).map(|lease| lease.task.clone());
@@ -303,8 +309,9 @@ mod tests {
         let busy = Worker { leases: vec![run("acme/shop#7"), run("acme/attic#8")], ..worker() };
         let attic: WorkerName = "attic".parse().expect("a name");
         let second = Worker { id: other.clone(), name: attic.clone(), ..worker() };
-        let refused = LeftOut { refused: vec![need().lane], full: Vec::new() };
-        let full = LeftOut { refused: Vec::new(), full: vec![need().task.repo] };
+        let refused = LeftOut { refused: vec![need().lane], ..LeftOut::default() };
+        let limited = LeftOut { limited: vec![need().lane], ..LeftOut::default() };
+        let full = LeftOut { full: vec![need().task.repo], ..LeftOut::default() };
         let why = |left: &[(&WorkerId, &LeftOut)], paused: &[(WorkerId, Timestamp)]| {
             let left = left.iter().map(|(id, left)| ((*id).clone(), (*left).clone())).collect();
             let known = Known { paused, left: &left, now: Timestamp(9) };
@@ -320,6 +327,15 @@ mod tests {
         let until = Timestamp(99);
         let paused = [(other.clone(), until)];
         assert_eq!(why(&[(desk, &refused)], &paused), WaitReason::Paused { until });
+        let lane_full = |names: &[&WorkerName]| WaitReason::LaneFull {
+            lane: need().lane,
+            workers: names.iter().map(|name| (*name).clone()).collect(),
+        };
+        let both = lane_full(&[&busy.name, &second.name]);
+        assert_eq!(why(&[(desk, &limited), (&other, &limited)], &[]), both);
+        assert_eq!(why(&[(desk, &limited), (&other, &refused)], &[]), lane_full(&[&busy.name]));
+        assert_eq!(why(&[(desk, &limited)], &paused), lane_full(&[&busy.name]));
+        assert_eq!(why(&[(desk, &limited)], &[]), WaitReason::Busy, "the other has room");
         let runs = vec!["acme/shop#7".parse().expect("an id")];
         let of_the_repo = WaitReason::RepoFull { runs };
         assert_eq!(why(&[(desk, &full), (&other, &refused)], &[]), of_the_repo);

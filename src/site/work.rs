@@ -130,11 +130,12 @@ pub(super) async fn doorbell(
     let lanes: Vec<LaneName> = listed(Some(&query.lanes))?;
     let except: Vec<RepoName> = listed(query.except.as_deref())?;
     let refused: Vec<LaneName> = listed(query.refused.as_deref())?;
+    let limited: Vec<LaneName> = listed(query.limited.as_deref())?;
     if let Some(worker) = &query.worker_id {
         caller.speak_for(&site, worker).await?;
         introduce(&site, worker, query.instance_id.as_ref()).await?;
         site.queue.heard(worker);
-        site.queue.leaves_out(worker, LeftOut { refused, full: except.clone() });
+        site.queue.leaves_out(worker, LeftOut { refused, limited, full: except.clone() });
         site.sites.heard(worker);
     }
     let ask = Ask {

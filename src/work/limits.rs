@@ -42,6 +42,14 @@ impl Limits {
         self.lanes.get(lane).is_none_or(|most| jobs < *most)
     }
 
+    /// Those of `served` of which no other job may begin. None where none of any lane may, for which
+    /// this is not why.
+    #[must_use]
+    pub fn full_lanes(&self, served: &[LaneName], running: &Running, jobs: usize) -> Vec<LaneName> {
+        let full = |lane: &&LaneName| running.0.len() < jobs && !self.let_begin(lane, running);
+        served.iter().filter(full).cloned().collect()
+    }
+
     /// The repositories of which no other job may begin, by name.
     #[must_use]
     pub fn full(&self, running: &Running) -> Vec<RepoName> {
@@ -85,6 +93,9 @@ mod tests {
         let may = |lane: &str, jobs: &Running| limits.let_begin(&lane.parse().unwrap(), jobs);
         assert!(!may("codex", &jobs) && may("claude", &jobs) && may("grok", &jobs));
         assert_eq!(limits.full(&jobs), []);
+        let full = |most| limits.full_lanes(&[lane("claude"), lane("codex")], &jobs, most);
+        assert_eq!(full(4), [lane("codex")]);
+        assert_eq!(full(3), [], "there is no room for any");
         let ended = *jobs.0.iter().find(|(_, (lane, _))| lane.as_str() == "codex").unwrap().0;
         jobs.ended(ended);
         assert!(may("codex", &jobs));

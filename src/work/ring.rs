@@ -57,6 +57,8 @@ pub struct Bell {
     orders: Orders,
     /// Lanes of the worker that are shut since their login was refused.
     refused: Vec<LaneName>,
+    /// Lanes of the worker that are at their limit.
+    limited: Vec<LaneName>,
     ramp: Ramp,
     away: Backoff,
     standing: Arc<Standing>,
@@ -93,6 +95,7 @@ impl Bell {
             since: 0,
             orders: Orders::default(),
             refused: Vec::new(),
+            limited: Vec::new(),
             ramp,
             away: Backoff::new(AWAY),
             standing,
@@ -118,6 +121,11 @@ impl Bell {
     /// Which lanes the site is to know of as shut for their login.
     pub fn tell_refused(&mut self, lanes: Vec<LaneName>) {
         self.refused = lanes;
+    }
+
+    /// Which lanes the site is to know of as at their limit.
+    pub fn tell_limited(&mut self, lanes: Vec<LaneName>) {
+        self.limited = lanes;
     }
 
     /// There may be something new: what is waited for before the next question is not.
@@ -149,6 +157,7 @@ impl Bell {
             wait: u32::try_from(self.wait.as_secs()).unwrap_or(u32::MAX),
             except: listed(except),
             refused: Some(names(&self.refused)).filter(|names| !names.is_empty()),
+            limited: Some(names(&self.limited)).filter(|names| !names.is_empty()),
             told: Some(self.orders.digest()),
         };
         let answer = self.client.doorbell(&query).await;

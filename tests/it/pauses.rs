@@ -158,6 +158,9 @@ fn a_lane_at_its_limit_keeps_no_younger_task_of_another_waiting() {
     let worker = house.work(&args);
     worker.until("the other lane", || house.state(&other) == "review");
     assert_eq!(house.state(&second), "queued", "without the limit it goes first");
+    worker.until("the reason", || self::waits(house, &second)["why"] == "lane_full");
+    let person = house.relay(&["task", "get", &second]).ok();
+    assert!(person.contains("as many runs of process:wait as it may have at once"), "{person}");
     assert_eq!(waits.started(), 1);
     waits.go();
     for task in [first, second] {

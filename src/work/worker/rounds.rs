@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::{FAREWELL, Worker, listed};
+use super::{FAREWELL, Worker, WorkerConfig, listed};
 use crate::api::{Claim, ClaimRequest};
 use crate::client::ClientError;
 use crate::model::{LaneName, Orders, StopReason, TaskId};
@@ -112,7 +112,9 @@ impl<'a> Rounds<'a> {
             let served = self.lanes_let_begin();
             let lanes = self.gate.open(&served);
             self.bell.tell_refused(self.gate.refused(&served));
-            let except = self.worker.config.limits.full(&self.running);
+            let WorkerConfig { limits, jobs, .. } = &self.worker.config;
+            self.bell.tell_limited(limits.full_lanes(&self.served, &self.running, *jobs));
+            let except = limits.full(&self.running);
             let lacking = self.lacks_room();
             let disk_waits = lacking.is_some() || self.was_refused();
             let free = if draining || lanes.is_empty() || disk_waits {

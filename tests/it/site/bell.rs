@@ -243,6 +243,7 @@ fn reader_query() -> DoorbellQuery {
         wait: 0,
         except: None,
         refused: None,
+        limited: None,
         told: None,
     }
 }

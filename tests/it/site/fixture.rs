@@ -144,6 +144,7 @@ impl TestWorker {
             wait,
             except: None,
             refused: None,
+            limited: None,
             told: None,
         }
     }
