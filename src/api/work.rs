@@ -111,6 +111,10 @@ pub struct DoorbellQuery {
     /// much of them as it may, though it has room for others.
     #[serde(default)]
     pub limited: Option<String>,
+    /// Whether the worker takes nothing more and ends once its runs have: by a signal, or as it was
+    /// told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ending: bool,
     /// What people told the worker, as far as it knows: `!` for a drain, `*` for a pause of the
     /// whole worker, else the paused lanes, comma-separated in this order. Where the site knows
     /// better it answers at once.

@@ -49,6 +49,14 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
                 names.join(", ")
             )
         }
+        WaitReason::Ending { workers } => {
+            let names: Vec<&str> = workers.iter().map(|name| name.as_str()).collect();
+            format!(
+                "every worker that could take it ends once its runs have: {}; start `relay work` \
+                 there again",
+                names.join(", ")
+            )
+        }
         WaitReason::LoginRefused { lane, workers } => {
             let names: Vec<&str> = workers.iter().map(|name| name.as_str()).collect();
             let vendor = VENDORS.iter().find(|vendor| vendor.lane == lane.as_str());

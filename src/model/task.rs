@@ -192,6 +192,11 @@ pub enum WaitReason {
         /// When.
         since: Timestamp,
     },
+    /// Every worker that could take it ends once its runs have.
+    Ending {
+        /// Those workers.
+        workers: Vec<WorkerName>,
+    },
     /// The vendor refused the login of the lane of every worker that could take it.
     LoginRefused {
         /// The lane.

@@ -69,6 +69,9 @@ pub struct Worker {
     pub interval_ms: Option<u64>,
     /// The leases it holds.
     pub leases: Vec<LeaseRef>,
+    /// Whether it takes nothing more and ends once its runs have: by a signal, or as it was told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ending: bool,
     /// What people told it; a site of an earlier version says nothing.
     #[serde(default, skip_serializing_if = "Orders::is_none")]
     pub orders: Orders,

@@ -16,6 +16,8 @@ pub struct LeftOut {
     pub limited: Vec<LaneName>,
     /// Repositories of which it runs as much as it may.
     pub full: Vec<RepoName>,
+    /// Everything: it ends once its runs have.
+    pub ending: bool,
 }
 
 /// Of those workers that leave something out.
@@ -26,6 +28,11 @@ impl LeftOuts {
     /// A panic elsewhere leaves a whole map: each change is one step.
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<WorkerId, LeftOut>) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the worker ends.
+    pub(super) fn is_ending(&self, worker: &WorkerId) -> bool {
+        self.with(|map| map.get(worker).is_some_and(|left| left.ending))
     }
 
     /// What those of `workers` leave out that leave something out.

@@ -97,10 +97,15 @@ fn why(need: &Need, workers: &[Worker], known: &Known<'_>) -> WaitReason {
         return reason;
     }
     let able = able.into_iter().filter(|worker| worker.orders.let_take(&need.lane));
+    let (ending, able): (Vec<&Worker>, Vec<&Worker>) = able.partition(|worker| worker.ending);
+    if able.is_empty() {
+        let workers = ending.iter().map(|worker| worker.name.clone()).collect();
+        return WaitReason::Ending { workers };
+    }
     let left = |worker: &Worker| known.left.get(&worker.id);
     let is_refused =
         |worker: &&Worker| left(worker).is_some_and(|l| l.refused.contains(&need.lane));
-    let (refused, able): (Vec<&Worker>, Vec<&Worker>) = able.partition(is_refused);
+    let (refused, able): (Vec<&Worker>, Vec<&Worker>) = able.into_iter().partition(is_refused);
     if able.is_empty() {
         let workers = refused.iter().map(|worker| worker.name.clone()).collect();
         return WaitReason::LoginRefused { lane: need.lane.clone(), workers };
@@ -194,6 +199,7 @@ mod tests {
             last_seen: Timestamp(0),
             interval_ms: None,
             leases: Vec::new(),
+            ending: false,
             orders: Orders::default(),
         }
     }
@@ -300,6 +306,15 @@ mod tests {
             WaitReason::Paused { until: Timestamp(5) }
         );
         assert_eq!(reason(&need(), &workers, &paused[..1], Timestamp(9)), WaitReason::Busy);
+    }
+
+    #[test]
+    fn a_worker_that_ends_is_not_waited_for_where_another_could_take_it() {
+        let ends = Worker { ending: true, ..worker() };
+        let workers = vec![ends.name.clone()];
+        let ending = WaitReason::Ending { workers };
+        assert_eq!(reason(&need(), std::slice::from_ref(&ends), &[], Timestamp(9)), ending);
+        assert_eq!(reason(&need(), &[ends, worker()], &[], Timestamp(9)), WaitReason::Busy);
     }
 
     #[test]

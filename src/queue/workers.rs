@@ -2,7 +2,7 @@
 
 use super::deaths::LIMITS;
 use super::seen::Known;
-use super::{LeaseRenewal, NewWorker, Queue, QueueError, Registered, bounds};
+use super::{LeaseRenewal, LeftOut, NewWorker, Queue, QueueError, Registered, bounds};
 use crate::model::{
     InstanceId, LEASE, LeaseRef, Passage, StopReason, Timestamp, Worker, WorkerId, WorkerState,
 };
@@ -27,6 +27,8 @@ impl Queue {
             lanes: worker.lanes.clone(),
             labels: worker.labels.clone(),
         };
+        // What its last start left out, this one says anew.
+        self.leaves_out(&worker.id, LeftOut::default());
         self.inner.seen.put(&worker.id, known);
         Ok(Registered { worker, ended })
     }
@@ -101,6 +103,7 @@ impl Queue {
 
     /// What this process heard of the worker since the database did.
     pub(super) fn with_memory(&self, mut worker: Worker, now: Timestamp) -> Worker {
+        worker.ending = self.inner.leftouts.is_ending(&worker.id);
         let Some(known) = self.inner.seen.get(&worker.id) else { return worker };
         // What is ahead of us was stamped before the clock went back.
         if known.last_seen > worker.last_seen || worker.last_seen > now {

@@ -135,7 +135,9 @@ pub(super) async fn doorbell(
         caller.speak_for(&site, worker).await?;
         introduce(&site, worker, query.instance_id.as_ref()).await?;
         site.queue.heard(worker);
-        site.queue.leaves_out(worker, LeftOut { refused, limited, full: except.clone() });
+        let (full, ending) = (except.clone(), query.ending);
+        let left = LeftOut { refused, limited, full, ending };
+        site.queue.leaves_out(worker, left);
         site.sites.heard(worker);
     }
     let ask = Ask {

@@ -151,6 +151,7 @@ impl Store {
                 last_seen,
                 interval_ms: row.count("interval_ms")?,
                 leases: Vec::new(),
+                ending: false,
                 orders: Orders::default(),
             });
         }

@@ -59,6 +59,8 @@ pub struct Bell {
     refused: Vec<LaneName>,
     /// Lanes of the worker that are at their limit.
     limited: Vec<LaneName>,
+    /// Whether the worker was told to end.
+    ending: bool,
     ramp: Ramp,
     away: Backoff,
     standing: Arc<Standing>,
@@ -96,6 +98,7 @@ impl Bell {
             orders: Orders::default(),
             refused: Vec::new(),
             limited: Vec::new(),
+            ending: false,
             ramp,
             away: Backoff::new(AWAY),
             standing,
@@ -128,6 +131,11 @@ impl Bell {
         self.limited = lanes;
     }
 
+    /// The site is to know that the worker ends once its runs have.
+    pub fn tell_ending(&mut self) {
+        self.ending = true;
+    }
+
     /// There may be something new: what is waited for before the next question is not.
     pub fn hurry(&mut self) {
         self.pause = None;
@@ -158,6 +166,7 @@ impl Bell {
             except: listed(except),
             refused: Some(names(&self.refused)).filter(|names| !names.is_empty()),
             limited: Some(names(&self.limited)).filter(|names| !names.is_empty()),
+            ending: self.ending,
             told: Some(self.orders.digest()),
         };
         let answer = self.client.doorbell(&query).await;

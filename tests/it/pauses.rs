@@ -137,6 +137,34 @@ fn a_worker_that_is_drained_by_command_lets_what_runs_finish_and_ends_with_zero(
 }
 
 #[test]
+fn a_worker_that_ends_by_a_signal_is_shown_as_one_that_was_drained_by_command() {
+    let waits = Waits::new();
+    let house = &waits.house;
+    let slug = house.link();
+    let running = house.task(&slug, "process:wait", "runs");
+    let mut worker = house.work(&[&BOTH[..], &["--jobs", "2"]].concat());
+    worker.until("the lane", || waits.started() == 1);
+    worker.signal(Signal::TERM);
+    worker.until("the site knows", || {
+        house.json(&["work", "status", "--json"])["workers"][0]["ending"] == true
+    });
+    let status = house.relay(&["work", "status"]).ok();
+    let shown = |line: &str| line.starts_with("w ") && line.contains("draining");
+    assert!(status.lines().any(shown), "{status}");
+    let waits_for = format!("w: told to end by a signal; waits for {running}");
+    assert!(status.contains(&waits_for), "{status}");
+    let later = house.task(&slug, "process:edit", "later");
+    let why = self::waits(house, &later);
+    assert_eq!((&why["why"], &why["workers"][0]), (&"ending".into(), &"w".into()), "{why}");
+    assert_eq!(house.relay(&["work", "resume", "w"]).code, 4, "it is not taken back");
+    waits.go();
+    assert_eq!(worker.ended(), 0, "{}", worker.said());
+    // The next start is another, and works.
+    house.relay(&[&["work", "--once"], &BOTH[..]].concat()).ok();
+    assert_eq!(house.state(&later), "review");
+}
+
+#[test]
 fn an_idle_worker_that_is_drained_ends_at_once() {
     let house = House::new();
     house.process_lane("edit", EDIT, DONE);

@@ -68,7 +68,7 @@ impl LaneOptions {
             context.output.json(&worker)?;
         }
         if order == Order::Resume
-            && worker.orders.drain.is_some()
+            && (worker.ending || worker.orders.drain.is_some())
             && worker.state != WorkerState::Offline
         {
             return Err(ends(&worker).into());
@@ -173,6 +173,10 @@ pub(super) fn standing(worker: &Worker, now: Timestamp) -> Vec<String> {
             ),
         });
     }
+    if drain.is_none() && worker.ending && worker.state != WorkerState::Offline {
+        let runs: Vec<String> = worker.leases.iter().map(|lease| lease.task.to_string()).collect();
+        lines.push(format!("{name}: told to end by a signal; waits for {}", runs.join(", ")));
+    }
     if let Some(drain) = drain {
         let runs: Vec<String> = worker.leases.iter().map(|lease| lease.task.to_string()).collect();
         let (by, since) = (actor(&drain.by), since(drain.at));
@@ -206,6 +210,7 @@ mod tests {
             last_seen: Timestamp(0),
             interval_ms: None,
             leases: runs.iter().map(lease).collect(),
+            ending: false,
             orders,
         }
     }
@@ -281,5 +286,9 @@ mod tests {
             [format!("desk: told to end by ann {since}; waits for a/b#1")]
         );
         assert!(standing(&worker(Orders::default(), &[]), now).is_empty());
+        let signalled = Worker { ending: true, ..worker(Orders::default(), &["a/b#1"]) };
+        assert_eq!(standing(&signalled, now), ["desk: told to end by a signal; waits for a/b#1"]);
+        let gone = Worker { state: WorkerState::Offline, ..signalled };
+        assert!(standing(&gone, now).is_empty());
     }
 }

@@ -184,7 +184,7 @@ fn state(worker: &Worker) -> (Tone, &'static str) {
     let orders = &worker.orders;
     match worker.state {
         WorkerState::Offline => (Tone::Faint, worker.state.as_str()),
-        _ if orders.drain.is_some() => (Tone::Warn, "draining"),
+        _ if worker.ending || orders.drain.is_some() => (Tone::Warn, "draining"),
         _ if !orders.is_none() && !worker.lanes.iter().any(|lane| orders.let_take(lane)) => {
             (Tone::Warn, "paused")
         }
@@ -219,8 +219,12 @@ mod tests {
                 last_seen: at,
                 interval_ms: None,
                 leases: Vec::new(),
+                ending: false,
                 orders: Orders { paused: lanes.iter().map(pause).collect(), drain },
             };
+            let ends = Worker { ending: true, ..worker.clone() };
+            let gone = seen == WorkerState::Offline;
+            assert_eq!(state(&ends).1, if gone { "offline" } else { "draining" }, "by a signal");
             state(&worker).1
         };
         let (online, idle) = (WorkerState::Online, WorkerState::Idle);

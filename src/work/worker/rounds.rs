@@ -109,6 +109,9 @@ impl<'a> Rounds<'a> {
             observer.beat();
             ask |= self.take_orders(shutdown);
             let draining = shutdown.drain.is_cancelled();
+            if draining {
+                self.bell.tell_ending();
+            }
             let served = self.lanes_let_begin();
             let lanes = self.gate.open(&served);
             self.bell.tell_refused(self.gate.refused(&served));

@@ -244,6 +244,7 @@ fn reader_query() -> DoorbellQuery {
         except: None,
         refused: None,
         limited: None,
+        ending: false,
         told: None,
     }
 }

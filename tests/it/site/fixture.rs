@@ -145,6 +145,7 @@ impl TestWorker {
             except: None,
             refused: None,
             limited: None,
+            ending: false,
             told: None,
         }
     }

@@ -52,6 +52,7 @@ fn worker(n: u16) -> Worker {
         last_seen: T0,
         interval_ms: None,
         leases: Vec::new(),
+        ending: false,
         orders: Orders::default(),
     }
 }
