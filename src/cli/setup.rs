@@ -171,7 +171,8 @@ impl Options {
             let failure = polled.as_ref().err().filter(|error| error.is_passing());
             if failure.is_some() != away {
                 away = !away;
-                let word = failure.map_or_else(|| BACK.to_owned(), |why| format!("{why}; {GOES_ON}"));
+                let word =
+                    failure.map_or_else(|| BACK.to_owned(), |why| format!("{why}; {GOES_ON}"));
                 context.output.note(one_line(&word));
             }
             match polled {

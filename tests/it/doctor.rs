@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::support::house::{House, Ran};
 use crate::support::processes::Marked;
+use crate::tokens::Site;
 
 const CLAUDE: &str = r#"case "$1" in
 --version) echo '2.1.332 (Claude Code)';;
@@ -289,6 +290,22 @@ fn where_no_box_can_be_made_no_lane_of_a_vendor_is_served() {
     assert_eq!(check(&report, "lanes")["state"], "fail", "{report:#}");
     let refused = desk.relay(&["work", "--once"]);
     assert_eq!(refused.code, 6, "{refused:?}");
+}
+
+#[test]
+fn a_machine_whose_site_others_work_for_needs_no_lane_of_its_own() {
+    let desk = Desk::new();
+    for name in ["claude", "codex", "grok"] {
+        desk.without(name);
+    }
+    let lanes = || check(&desk.doctor(), "lanes").clone();
+    assert_eq!(lanes()["state"], "fail");
+    let site = Site::start(&desk.0);
+    let there = lanes();
+    assert_eq!(there["state"], "ok", "{there:#}");
+    assert!(text(&there, "seen").contains("none can be served here"), "{there:#}");
+    site.stop();
+    assert_eq!(lanes()["state"], "fail");
 }
 
 #[test]

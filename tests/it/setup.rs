@@ -238,7 +238,8 @@ fn a_site_without_tls_that_is_called_by_https_is_told_with_the_command_that_is_r
     let https = site.url.replace("http://", "https://");
     let desk = House::new();
     let ran = desk.relay(&["setup", "--site", &https, "--invite", "x"]);
-    let error = format!("error: the site at {https} could not be reached: what is there speaks no TLS");
+    let error =
+        format!("error: the site at {https} could not be reached: what is there speaks no TLS");
     assert!(ran.code == 5 && ran.err.contains(&error), "{ran:?}");
     assert!(ran.err.contains(&format!("hint: relay setup --site {}", site.url)), "{ran:?}");
     site.stop();

@@ -18,21 +18,23 @@ const AHEAD: Duration = Duration::from_secs(5 * 60);
 /// Two clocks that are kept by the network agree to a second; the answer takes its time.
 const APART: Duration = Duration::from_secs(60);
 
-/// Opens the database, or asks its owner, and has it read through.
-pub async fn checks(context: &Context) -> Vec<Check> {
+/// Opens the database, or asks its owner, and has it read through. Also whether this home's owner is
+/// a `relay serve`, which other machines work for.
+pub async fn checks(context: &Context) -> (Vec<Check>, bool) {
     let failed = |error: anyhow::Error| {
         let mend = hint_of(&error).unwrap_or_else(|| "relay work status".to_owned());
-        vec![Check::fail("database", format!("{error:#}"), mend)]
+        (vec![Check::fail("database", format!("{error:#}"), mend)], false)
     };
     let asking = async |site: &Site| {
-        let (moment, kept_by) = (site.is_for_a_moment(), site.kept_by());
+        let owner = (site.is_for_a_moment(), site.kept_by(), site.serves_others());
         let asked = tokio::join!(site.status(), site.health(), site.projects());
-        Ok::<_, ClientError>((moment, kept_by, asked.0?, asked.1?, asked.2))
+        Ok::<_, ClientError>((owner, asked.0?, asked.1?, asked.2))
     };
-    let (moment, kept_by, status, health, projects) = match context.ask(asking).await {
-        Ok(answers) => answers,
-        Err(error) => return failed(error),
-    };
+    let ((moment, kept_by, serves_others), status, health, projects) =
+        match context.ask(asking).await {
+            Ok(answers) => answers,
+            Err(error) => return failed(error),
+        };
     let far = matches!(context.config.site, Some(Endpoint::Http(_)));
     let owner = if let Some(site) = &context.config.site {
         format!("of {site}")
@@ -59,7 +61,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
             checks.push(Check::fail("repositories", error.to_string(), "relay work status"));
         }
     }
-    checks
+    (checks, context.config.site.is_none() && serves_others)
 }
 
 /// Where the clock was set back, leases and parked tasks wait for times that come late; where it is

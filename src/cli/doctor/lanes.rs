@@ -33,19 +33,25 @@ pub fn misnamed(context: &Context) -> Vec<Check> {
     misnamed_lanes(&context.config.lanes_folder()).into_iter().map(check).collect()
 }
 
-/// One check a lane, and one more where none can be served.
+/// One check a lane.
 pub fn checks(lanes: &[LaneStatus]) -> Vec<Check> {
-    let mut checks: Vec<Check> = lanes.iter().map(check).collect();
+    lanes.iter().map(check).collect()
+}
+
+/// What they come to. A machine whose `relay serve` other machines work for needs none.
+pub fn together(lanes: &[LaneStatus], serves_others: bool) -> Check {
     let served: Vec<&str> =
         lanes.iter().filter(|lane| lane.served).map(|lane| lane.lane.as_str()).collect();
-    checks.push(match served.is_empty() {
-        true => {
+    match (served.is_empty(), serves_others) {
+        (false, _) => Check::ok("lanes", format!("`relay work` would serve {}", served.join(", "))),
+        (true, true) => {
+            Check::ok("lanes", "none can be served here; this site's tasks are its workers'")
+        }
+        (true, false) => {
             let seen = "none can be served, so `relay work` has nothing to do";
             Check::fail("lanes", seen, "relay lane ls")
         }
-        false => Check::ok("lanes", format!("`relay work` would serve {}", served.join(", "))),
-    });
-    checks
+    }
 }
 
 fn check(lane: &LaneStatus) -> Check {
@@ -103,9 +109,12 @@ mod tests {
         let states = |lanes: &[LaneStatus]| -> Vec<State> {
             checks(lanes).iter().map(|check| check.state).collect()
         };
+        let all = |lanes: &[LaneStatus], serves_others| together(lanes, serves_others).state;
         let (claude, edit) = (lane("claude", false), lane("process:edit", true));
-        assert_eq!(states(&[claude.clone(), edit]), [State::Warn, State::Ok, State::Ok]);
-        assert_eq!(states(&[claude]), [State::Warn, State::Fail]);
+        assert_eq!(states(&[claude.clone(), edit.clone()]), [State::Warn, State::Ok]);
+        assert_eq!(all(&[claude.clone(), edit], false), State::Ok);
+        assert_eq!(all(std::slice::from_ref(&claude), false), State::Fail);
+        assert_eq!(all(&[claude], true), State::Ok, "others work for it");
         let mut changed = lane("codex", true);
         changed.remarks.push("does otherwise".to_owned());
         let told = &checks(&[changed])[0];

@@ -13,7 +13,7 @@ mod repositories;
 mod service;
 mod site;
 
-use std::cell::RefCell;
+use std::cell::{self, RefCell};
 use std::time::Duration;
 
 use clap::Args;
@@ -102,7 +102,8 @@ impl Report {
     async fn make(context: &Context, patience: Duration) -> Self {
         let config = &context.config;
         let boxing = machine::boxing(context).shared();
-        let statuses = RefCell::new(Vec::new());
+        let statuses = RefCell::new(None);
+        let serves_others = cell::Cell::new(false);
         let [on_home, on_disk, on_copies] = std::array::from_fn(|_| config.home.clone());
         let temp = config.temp.clone();
         let looks = vec![
@@ -110,7 +111,11 @@ impl Report {
             Look::vital("disk", apart(move || vec![disk::home(&on_disk)])),
             Look::minor("TMPDIR", apart(move || disk::scratch(&temp).into_iter().collect())),
             Look::vital("site", async { site::site(context).await.into_iter().collect() }),
-            Look::vital("database", database::checks(context)),
+            Look::vital("database", async {
+                let (checks, others) = database::checks(context).await;
+                serves_others.set(others);
+                checks
+            }),
             Look::minor("copies", apart(move || home::copies(&on_copies).into_iter().collect())),
             Look::vital("git", async { vec![programs::git(context).await] }),
             Look::minor("github", async { vec![github::login(context).await] }),
@@ -122,14 +127,16 @@ impl Report {
                 let found = lanes::found(context, boxing.clone(), patience).await;
                 let mut checks = lanes::checks(&found);
                 checks.extend(lanes::misnamed(context));
-                statuses.replace(found);
+                statuses.replace(Some(found));
                 checks
             }),
         ];
         // A look names the program that did not answer, where it is given the time to.
-        let checks = side_by_side(looks, patience + patience / 5).await;
+        let mut checks = side_by_side(looks, patience + patience / 5).await;
+        let found: Option<Vec<LaneStatus>> = statuses.into_inner();
+        checks.extend(found.iter().map(|found| lanes::together(found, serves_others.get())));
         let ok = checks.iter().all(|check| check.state != State::Fail);
-        Self { ok, checks, lanes: statuses.into_inner() }
+        Self { ok, checks, lanes: found.unwrap_or_default() }
     }
 
     fn show(&self, output: Output) -> String {
