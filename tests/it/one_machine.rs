@@ -212,6 +212,21 @@ fn what_is_not_there_is_named_with_a_hint() {
 }
 
 #[test]
+fn the_first_task_of_an_issue_is_found_by_its_lane_as_well() {
+    let house = House::new();
+    house.process_lane("edit", EDIT, DONE);
+    let slug = house.link();
+    let task = house.task(&slug, "process:edit", "x");
+    let named = format!("{task}:process:edit");
+    assert_eq!(get(&house, &named)["task"]["id"], task.as_str());
+    assert_eq!(house.relay(&["task", "log", &named]).code, 0);
+    assert_eq!(house.relay(&["task", "cancel", &named]).ok(), format!("{task} is cancelled"));
+    for other in [format!("{task}:claude"), format!("{slug}#99:process:edit")] {
+        assert_eq!(house.relay(&["task", "get", &other]).code, 3, "{other}");
+    }
+}
+
+#[test]
 fn a_word_that_is_no_lane_is_refused_before_anything_happens() {
     let house = House::new();
     let slug = house.link();

@@ -6,6 +6,7 @@ use super::super::context::Context;
 use super::super::exit::Exit;
 use super::super::site::Site;
 use super::super::words;
+use super::meant;
 use crate::model::TaskId;
 
 /// Options of each of the three.
@@ -36,10 +37,13 @@ impl Options {
     /// When it is not there, or its state does not allow it.
     pub async fn run(self, context: &Context, change: Change) -> anyhow::Result<Exit> {
         let by = context.config.user.as_str();
-        let changing = async |site: &Site| match change {
-            Change::Cancel => site.cancel(&self.id, by).await,
-            Change::Retry => site.retry(&self.id, by).await,
-            Change::Done => site.done(&self.id, by).await,
+        let changing = async |site: &Site| {
+            let id = meant(site, &self.id).await;
+            match change {
+                Change::Cancel => site.cancel(&id, by).await,
+                Change::Retry => site.retry(&id, by).await,
+                Change::Done => site.done(&id, by).await,
+            }
         };
         let task = context.ask(changing).await?;
         if self.json {

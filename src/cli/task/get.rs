@@ -10,6 +10,7 @@ use super::super::output::{Output, Tone, one_line, plain};
 use super::super::table::{Cell, Table};
 use super::super::time::{ago, date, span};
 use super::super::words;
+use super::meant;
 use crate::api::TaskDetail;
 use crate::model::{Effect, Outcome, Run, TaskId, TaskState, Timestamp};
 use crate::work::transcript::file_of;
@@ -30,7 +31,12 @@ impl Options {
     /// # Errors
     /// When it is not there or the site cannot be asked.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let detail = context.ask(async |site| site.task(&self.id).await).await?;
+        let detail = context
+            .ask(async |site| {
+                let id = meant(site, &self.id).await;
+                site.task(&id).await
+            })
+            .await?;
         if self.json {
             context.output.json(&detail)?;
         } else {

@@ -9,6 +9,7 @@ use super::super::exit::Exit;
 use super::super::output::plain;
 use super::super::site::Site;
 use super::super::words::waiting;
+use super::meant;
 use crate::api::{LogAnswer, LogQuery, TaskDetail};
 use crate::client::ClientError;
 use crate::model::{RunId, TaskId, TaskState};
@@ -64,9 +65,10 @@ impl Options {
     ///
     /// # Errors
     /// When the task is not there or the site cannot be asked.
-    pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+    pub async fn run(mut self, context: &Context) -> anyhow::Result<Exit> {
         let mut query = LogQuery { run: self.run.clone(), offset: 0, wait: 0 };
         let mut site = context.site().await?;
+        self.id = meant(&site, &self.id).await;
         let (mut failed, mut looks, mut alone) = (0, 0, false);
         let mut look = if self.follow && self.run.is_none() { Look::ForRun } else { Look::AtLog };
         // The newest run of a task that waits for another.

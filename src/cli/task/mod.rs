@@ -10,6 +10,9 @@ use clap::{Args, Subcommand};
 
 use super::context::Context;
 use super::exit::Exit;
+use crate::api::Code;
+use crate::client::Client;
+use crate::model::TaskId;
 
 /// Options of `relay task`.
 #[derive(Debug, Args)]
@@ -51,5 +54,22 @@ impl Options {
             Command::Retry(options) => options.run(context, change::Change::Retry).await,
             Command::Done(options) => options.run(context, change::Change::Done).await,
         }
+    }
+}
+
+/// The task that a person means. The first of an issue is called by its number alone; its lane may be
+/// said all the same.
+async fn meant(site: &Client, id: &TaskId) -> TaskId {
+    let first = TaskId { lane: None, ..id.clone() };
+    if id.lane.is_none() {
+        return first;
+    }
+    let asked = site.task(id).await;
+    if !asked.is_err_and(|error| error.code() == Some(Code::NotFound)) {
+        return id.clone();
+    }
+    match site.task(&first).await {
+        Ok(detail) if Some(&detail.task.lane) == id.lane.as_ref() => first,
+        _ => id.clone(),
     }
 }
