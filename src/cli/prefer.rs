@@ -1,6 +1,7 @@
 //! `relay prefer`: settings kept on the site; the narrowest scope wins.
 
 use clap::{Args, ValueEnum};
+use relay_lanes::VENDORS;
 
 use super::context::Context;
 use super::error::{Failure, fail};
@@ -9,7 +10,9 @@ use super::site::Site;
 use super::table::Table;
 use super::words::scope_words;
 use crate::api::{PreferRequest, Preferences};
-use crate::model::{PreferenceKey, Scope};
+use crate::client::{Client, ClientError};
+use crate::model::{LaneName, PreferenceKey, Scope};
+use crate::work::lane::process_lanes;
 
 /// Options of `relay prefer`.
 #[derive(Debug, Args)]
@@ -68,11 +71,20 @@ impl Options {
     /// When the scope or the value is not valid.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let request = self.request(context)?;
-        let asking = async |site: &Site| match &request {
-            Some(request) => site.prefer(request).await,
-            None => site.preferences().await,
+        let asking = async |site: &Site| -> Result<_, ClientError> {
+            let Some(request) = &request else { return Ok((site.preferences().await?, None)) };
+            let preferences = site.prefer(request).await?;
+            let lane = lane_of(&request.scope).filter(|_| request.value.is_some());
+            let unknown = match lane {
+                Some(lane) => unknown(context, site, lane).await,
+                None => None,
+            };
+            Ok((preferences, unknown))
         };
-        let preferences = context.ask(asking).await?;
+        let (preferences, unknown) = context.ask(asking).await?;
+        if let Some(warning) = unknown {
+            context.output.note(warning);
+        }
         if self.json {
             context.output.json(&Preferences { preferences })?;
             return Ok(Exit::Ok);
@@ -98,6 +110,31 @@ impl Options {
         let (value, by) = (self.value.clone(), context.config.user.clone());
         Ok(Some(PreferRequest { key, scope, value, by }))
     }
+}
+
+/// The lane that a scope names.
+fn lane_of(scope: &Scope) -> Option<&LaneName> {
+    match scope {
+        Scope::Lane { lane } | Scope::ProjectLane { lane, .. } => Some(lane),
+        Scope::Global | Scope::Project { .. } => None,
+    }
+}
+
+/// A warning where nobody knows the lane: it may be there tomorrow, or be a slip of the hand.
+async fn unknown(context: &Context, site: &Client, lane: &LaneName) -> Option<String> {
+    let of_workers = site.workers().await.unwrap_or_default();
+    let of_workers = of_workers.into_iter().flat_map(|worker| worker.lanes);
+    let here = process_lanes(&context.config.lanes_folder()).into_iter().map(|(lane, _)| lane);
+    let mut known: Vec<String> = VENDORS.iter().map(|vendor| vendor.lane.to_owned()).collect();
+    known.extend(here.chain(of_workers).map(|lane| lane.to_string()));
+    known.sort();
+    known.dedup();
+    (!known.iter().any(|name| name == lane.as_str())).then(|| {
+        let names = known.join(", ");
+        format!(
+            "warning: no lane `{lane}` is known, so this holds once there is one; known are {names}"
+        )
+    })
 }
 
 fn scope(width: Width, id: Option<&str>) -> anyhow::Result<Scope> {

@@ -54,6 +54,27 @@ fn a_run_gets_what_the_preferences_say_unless_its_worker_was_told_otherwise() {
 }
 
 #[test]
+fn a_preference_of_a_lane_that_nobody_knows_is_kept_with_a_warning() {
+    let house = House::new();
+    house.process_lane("edit", "true", "{}");
+    let set = |value: &[&str], lane: &str| {
+        let args = [&["prefer", "run.max_turns"], value, &["--scope", "lane", "--scope-id", lane]];
+        house.relay(&args.concat())
+    };
+    let slip = set(&["7"], "clade");
+    assert_eq!(slip.code, 0, "{slip:?}");
+    let warning = "warning: no lane `clade` is known, so this holds once there is one; known are \
+        claude, codex, grok, process:edit\n";
+    assert_eq!(slip.err, warning);
+    assert!(slip.out.contains("lane clade"), "{slip:?}");
+    for (value, lane) in [(&["7"][..], "codex"), (&["7"], "process:edit"), (&["--unset"], "clade")]
+    {
+        let said = set(value, lane);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{lane}: {said:?}");
+    }
+}
+
+#[test]
 fn a_budget_that_is_used_up_says_so_until_there_is_more() {
     let house = House::new();
     house.claude(TELLS, 0);
