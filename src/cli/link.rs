@@ -13,7 +13,7 @@ use super::site::Site;
 use crate::api::{Code, LinkProject};
 use crate::client::{Client, ClientError};
 use crate::model::disk::quoted;
-use crate::model::{ForgeKind, Project, RepoName};
+use crate::model::{ForgeKind, Project, RepoName, TokenScope};
 use crate::work::linked::Linked;
 
 /// Options of `relay link`.
@@ -57,9 +57,9 @@ impl Options {
                 true => site.project(&request.slug).await.ok(),
                 false => None,
             };
-            anyhow::Ok((project, namesake))
+            anyhow::Ok((project, namesake, makes_tasks(site).await))
         };
-        let (project, namesake) = context.ask(linking).await?;
+        let (project, namesake, makes_tasks) = context.ask(linking).await?;
         if let Some(path) = &request.path {
             // What the person named, not what the site says of it.
             if !is_same_repository(path, &project.remote) {
@@ -78,10 +78,14 @@ impl Options {
         } else {
             context.output.line(project.slug.to_string())?;
             let lane = context.config.program("claude").map_or("process:NAME", |_| "claude");
-            context.output.note(format!(
-                "next: relay task create --repo {} --lane {lane} --title \"…\"",
-                project.slug
-            ));
+            let create =
+                format!("relay task create --repo {} --lane {lane} --title \"…\"", project.slug);
+            context.output.note(match makes_tasks {
+                true => format!("next: {create}"),
+                false => format!(
+                    "next: relay work; this machine's token makes no tasks: on the site's machine, {create}"
+                ),
+            });
         }
         Ok(Exit::Ok)
     }
@@ -139,6 +143,16 @@ impl Options {
             }),
         }
     }
+}
+
+/// Whether this machine may make tasks: a worker's token of a site elsewhere may not.
+async fn makes_tasks(site: &Site) -> bool {
+    if !site.is_elsewhere() {
+        return true;
+    }
+    let makes = [TokenScope::TasksWrite, TokenScope::Admin];
+    let who = site.who_am_i().await;
+    !who.is_ok_and(|who| !makes.iter().any(|scope| who.scopes.contains(scope)))
 }
 
 /// A repository of this disk that somebody linked before: whoever may only work says by linking it

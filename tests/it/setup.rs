@@ -107,7 +107,9 @@ fn a_newcomer_goes_from_an_invite_to_a_pull_request() {
     desk.process_lane("edit", "echo more >> README.md", r#"{"reply":"Added a line."}"#);
     desk.relay(&["setup", "--site", &site.url, "--invite", &code, "--name", "desk"]).ok();
     // One disk, two homes: the desk says that it works there.
-    assert_eq!(desk.relay(&["link", house.repo.to_str().unwrap()]).ok(), slug);
+    let linked = desk.relay(&["link", house.repo.to_str().unwrap()]);
+    assert!(linked.err.contains("on the site's machine, relay task create --repo "), "{linked:?}");
+    assert_eq!(linked.ok(), slug);
     let lane = "process:edit";
     let log = desk.dir.path().join("work.log");
     let file = std::fs::File::create(&log).unwrap();
