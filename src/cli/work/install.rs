@@ -1,5 +1,6 @@
 //! `relay work --install` and `--uninstall`: what would be written and run, and with `--yes` doing it.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -210,17 +211,18 @@ async fn run(context: &Context, command: &[String]) -> anyhow::Result<()> {
         Ok(_) => Ok(()),
         Err(why) => {
             let text = format!("{} failed: {}", in_words(command), one_line(&why));
-            Err(Failure::new(Exit::NotReady, text).hint(hint_of(&why)).into())
+            Err(Failure::new(Exit::NotReady, text).hint(hint_of(&why, &account(context))).into())
         }
     }
 }
 
-fn hint_of(why: &str) -> String {
+fn hint_of(why: &str, account: &str) -> String {
     // A shell of `su` or `sudo` has no way to the user's manager.
     if why.contains("XDG_RUNTIME_DIR") || why.contains("connect to bus") {
-        return "log in as that user (ssh, machinectl shell), or: sudo loginctl enable-linger $USER; \
-                export XDG_RUNTIME_DIR=/run/user/$(id -u)"
-            .to_owned();
+        return format!(
+            "log in as that user (ssh, machinectl shell), or: sudo loginctl enable-linger {account}; \
+             export XDG_RUNTIME_DIR=/run/user/$(id -u)"
+        );
     }
     "relay work status shows the last lines of its log; the file stays until \
      `relay work --uninstall --yes`"
@@ -239,14 +241,22 @@ fn in_words(command: &[String]) -> String {
 
 /// Without it a user's services end with the last login, and are not started at boot.
 fn linger(keeper: Keeper, context: &Context) {
-    let user = &context.config.user;
-    let lingers = Path::new("/var/lib/systemd/linger").join(user).exists();
+    let account = account(context);
+    let lingers = Path::new("/var/lib/systemd/linger").join(&account).exists();
     if matches!(keeper, Keeper::Systemd { .. }) && !lingers {
         context.output.note(format!(
-            "hint: it ends when {user} logs out, and starts with the next login; to keep it running: \
-             loginctl enable-linger {user}"
+            "hint: it ends when its user logs out, and starts with the next login; to keep it running: \
+             loginctl enable-linger {account}"
         ));
     }
+}
+
+/// This user for `loginctl`: the name, else the number, by which it takes one as well.
+fn account(context: &Context) -> String {
+    let name = |name: &str| context.config.environment.get(OsStr::new(name))?.to_str();
+    let names = ["USER", "LOGNAME"].into_iter().filter_map(name);
+    let number = || rustix::process::getuid().as_raw().to_string();
+    names.map(str::to_owned).find(|name| !name.is_empty()).unwrap_or_else(number)
 }
 
 #[cfg(test)]
