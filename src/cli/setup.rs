@@ -131,8 +131,11 @@ impl Options {
         for token in &replaced {
             context.output.note(taken_over(token, now));
         }
-        if context.config.site_is_of_environment {
-            context.output.note("RELAY_SITE is set and beats what was set up here");
+        let set = context.config.site.as_ref().filter(|_| context.config.site_is_of_environment);
+        if let Some(other) = set.filter(|set| **set != site) {
+            context.output.note(format!(
+                "RELAY_SITE is set to {other} and beats what was set up here: unset RELAY_SITE"
+            ));
         }
         Ok(Exit::Ok)
     }

@@ -51,6 +51,18 @@ fn an_invite_sets_a_machine_up() {
     assert_eq!(seen, &said);
     assert!(!doctor.out.contains(&token));
 
+    // RELAY_SITE is named where it is in the way, and not where it says the same.
+    for (set, beats) in [("http://127.0.0.1:1", true), (site.url.as_str(), false)] {
+        let code = site.relay(&house, &admin, &["invite", "create", "--expires", "5m"]).ok();
+        let mut other = House::new();
+        other.set("RELAY_SITE", set);
+        let ran =
+            other.relay(&["setup", "--site", &site.url, "--invite", &code, "--name", "other"]);
+        let said = format!("RELAY_SITE is set to {set} and beats what was set up here");
+        assert_eq!((ran.code, ran.err.contains(&said)), (0, beats), "{ran:?}");
+        site.relay(&house, &admin, &["token", "revoke", "other"]).ok();
+    }
+
     let lap = House::new();
     let refused = lap.relay(&["setup", "--site", &site.url, "--invite", &code]);
     assert!(refused.code == 6 && refused.err.contains("was used, or"), "{refused:?}");
