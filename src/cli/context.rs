@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 
 use super::config::Config;
+use super::log::ForPeople;
 use super::machine;
 use super::output::Output;
 use super::site::Site;
@@ -47,7 +48,7 @@ impl Context {
         Self { config, clock, output, faults, accounts }
     }
 
-    /// Begins to log on stderr: warnings, and with RELAY_DEBUG=1 all of relay's own.
+    /// Begins to log on stderr, on a terminal in sentences: warnings, and with RELAY_DEBUG=1 all of relay's own.
     pub fn start_log(&self) {
         // A pool of the database tells of each try; the error that comes of it names the cause.
         let filter = if self.config.debug {
@@ -55,12 +56,16 @@ impl Context {
         } else {
             "warn,sqlx=off,sqlx_core=off"
         };
+        let terminal = std::io::stderr().is_terminal();
         let log = tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::new(filter))
             .with_writer(std::io::stderr)
-            .with_ansi(!self.config.no_colour && std::io::stderr().is_terminal());
+            .with_ansi(!self.config.no_colour && terminal);
         // Refused only where a log is there already, which is as good.
-        let _ = log.try_init();
+        let _ = match terminal && !self.config.debug {
+            true => log.event_format(ForPeople).try_init(),
+            false => log.try_init(),
+        };
     }
 
     /// The site this command speaks to; closed by [`Site::close`] when the command is done.

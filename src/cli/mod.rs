@@ -17,6 +17,7 @@ mod exit;
 mod invite;
 mod lane;
 mod link;
+mod log;
 mod logins;
 mod machine;
 mod open;
