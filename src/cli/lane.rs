@@ -48,6 +48,9 @@ enum Command {
         /// Only this part, as a schema of its own
         #[arg(value_parser = PossibleValuesParser::new(SCHEMAS))]
         part: Option<String>,
+        /// Print JSON, as it does in any case
+        #[arg(long)]
+        json: bool,
     },
     /// Read a run's transcript again, and print what it comes to
     Replay(replay::Options),
@@ -59,6 +62,9 @@ enum Command {
         /// As they are with `relay work --no-sandbox`
         #[arg(long)]
         no_sandbox: bool,
+        /// Print JSON, as it does in any case
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -97,11 +103,11 @@ impl Options {
         match self.command {
             Command::Ls { json, patience } => ls(context, json, patience).await,
             Command::Replay(options) => options.run(context),
-            Command::Schema { part } => {
+            Command::Schema { part, json: _ } => {
                 context.output.json(&contract(part.as_deref()))?;
                 Ok(Exit::Ok)
             }
-            Command::Settings { workdir, no_sandbox } => {
+            Command::Settings { workdir, no_sandbox, json: _ } => {
                 settings(context, workdir, !no_sandbox).await
             }
         }

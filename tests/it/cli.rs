@@ -574,6 +574,7 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
         doctor["checks"].as_array().unwrap().iter().find(|c| c["name"] == "lanes/My Lane.json");
     assert_eq!(check.unwrap()["state"], "warn", "{doctor:#}");
     let settings: serde_json::Value = machine.json(&["lane", "settings"]);
+    assert_eq!(machine.json::<serde_json::Value>(&["lane", "settings", "--json"]), settings);
     assert_eq!(settings["sandbox"]["failIfUnavailable"], true, "{settings}");
     let open: serde_json::Value = machine.json(&["lane", "settings", "--no-sandbox"]);
     assert_ne!(open["sandbox"]["enabled"], true, "{open}");

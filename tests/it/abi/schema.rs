@@ -24,6 +24,7 @@ fn is_taken(config: &[u8]) -> bool {
 fn the_parts_stand_in_the_whole() {
     let house = House::new();
     let whole = house.json(&["lane", "schema"]);
+    assert_eq!(house.json(&["lane", "schema", "--json"]), whole);
     assert_eq!(whole["$schema"], "https://json-schema.org/draft/2020-12/schema");
     for part in ["config", "request", "response"] {
         let mut alone = house.json(&["lane", "schema", part]);
