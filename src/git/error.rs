@@ -164,7 +164,7 @@ pub(super) fn problem_in(text: &str) -> Option<RepoProblem> {
         Some(RepoProblem::Machine)
     } else if says(&["fsck error"]) {
         // The remote sent an object that no git should check out; fetching again brings it again.
-        Some(RepoProblem::CheckoutFailed)
+        Some(RepoProblem::UnsafeHistory)
     } else if says(&[
         "authentication failed",
         "could not read username",

@@ -69,10 +69,16 @@ const SETTINGS: &[&str] = &[
     // One pack a fetch: loose objects make the lane's copy slow.
     "fetch.unpackLimit=1",
     "transfer.fsckObjects=true",
-    // Old, honest repositories have these flaws in their history, and none of them is a way in.
+    // Old, honest repositories have these flaws in their history, and none of them is a way in:
+    // who and when somebody wrote, a mode that git reads as the one it means, a message that goes
+    // on behind a zero byte. Refused stay names that lead elsewhere (`.git`, `..`, a slash), trees
+    // in which one name is two things, and what runs or misleads a git that reads it
+    // (`.gitmodules`, `.gitattributes`).
     "fetch.fsck.badDate=warn",
     "fetch.fsck.badDateOverflow=warn",
     "fetch.fsck.badEmail=warn",
+    // A git before 2.38 refuses the mode 100664.
+    "fetch.fsck.badFilemode=warn",
     "fetch.fsck.badName=warn",
     "fetch.fsck.badTimezone=warn",
     "fetch.fsck.missingEmail=warn",
@@ -81,6 +87,7 @@ const SETTINGS: &[&str] = &[
     "fetch.fsck.missingSpaceBeforeEmail=warn",
     "fetch.fsck.missingTaggerEntry=warn",
     "fetch.fsck.multipleAuthors=warn",
+    "fetch.fsck.nulInCommit=warn",
     "fetch.fsck.zeroPaddedDate=warn",
     "fetch.fsck.zeroPaddedFilemode=warn",
 ];

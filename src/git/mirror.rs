@@ -1,5 +1,8 @@
-//! The bare repository relay keeps of each repository: heads only, whole blobs, fetched
-//! incrementally, repacked only under the lock that keeps everybody else out.
+//! The bare repository relay keeps of each repository: the branch that work starts from, whole
+//! blobs, fetched incrementally, repacked only under the lock that keeps everybody else out.
+//!
+//! No other branch is fetched: git's check refuses all that is fetched for one object of it, and
+//! anybody with a right to push could make the repository unusable for every worker.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -44,13 +47,19 @@ pub(super) struct Paths {
 }
 
 impl Git {
-    /// Opens or makes the mirror of `repo` and brings it up to date with `remote`. A mirror that
-    /// is broken, or is of another remote, is made again.
+    /// Opens or makes the mirror of `repo` and brings its `branch` up to date with `remote`. A
+    /// mirror that is broken, or is of another remote, is made again.
     ///
     /// # Errors
-    /// Where the remote cannot be reached, is not there, does not let this login read or has no
-    /// commit; where the disk refuses.
-    pub async fn mirror(&self, repo: &RepoName, remote: &Remote) -> Result<Mirror, GitError> {
+    /// Where the remote cannot be reached, is not there, does not let this login read, or has no
+    /// commit or no such branch; where git's check refuses the branch; where the disk refuses.
+    pub async fn mirror(
+        &self,
+        repo: &RepoName,
+        remote: &Remote,
+        branch: &str,
+    ) -> Result<Mirror, GitError> {
+        check_branch(branch)?;
         let paths = Paths::of(self.cache(), repo);
         make_folder(&self.cache().join(repo.owner()))?;
         let address = Address::of(remote, &paths.home)?;
@@ -59,20 +68,16 @@ impl Git {
         let _lock = mirror.lock(true).await?;
         mirror.forget_gone_copies();
         if !mirror.is_sound() {
-            mirror.make_again(&address).await?;
-        } else if let Err(error) = mirror.fetch(&mirror.paths.mirror, &address).await {
+            mirror.make_again(&address, branch).await?;
+        } else if let Err(error) = mirror.fetch(&mirror.paths.mirror, &address, branch).await {
             // What no known problem explains is most likely a broken mirror.
             if !matches!(error, GitError::Failed { .. } | GitError::Objects(_)) {
                 return Err(error);
             }
             tracing::warn!(%repo, %error, "the mirror is made again");
-            mirror.make_again(&address).await?;
+            mirror.make_again(&address, branch).await?;
         }
         mirror.repack_if_scattered().await;
-        if mirror.has_no_branch()? {
-            let text = format!("{repo} has no commit");
-            return Err(GitError::Repo { why: RepoProblem::Empty, text });
-        }
         Ok(mirror)
     }
 
@@ -93,11 +98,25 @@ impl Git {
         });
         match name {
             Some(name) => Ok(name),
+            // A HEAD on a branch that is not there is not told.
             None if printed.trim().is_empty() => {
-                let text = format!("{repo} has no commit");
-                Err(GitError::Repo { why: RepoProblem::Empty, text })
+                Err(self.lacking(repo, &address, GitError::NoDefaultBranch).await)
             }
             None => Err(GitError::NoDefaultBranch),
+        }
+    }
+
+    /// Why a branch was not found: the repository has none at all, or `other`.
+    async fn lacking(&self, repo: &RepoName, address: &Address, other: GitError) -> GitError {
+        let args: [&OsStr; 2] = ["--heads".as_ref(), &address.url];
+        let ask = Command::nowhere("ls-remote", args).talking_to(address, ASK);
+        match self.run(ask).await {
+            Ok(heads) if heads.is_empty() => {
+                let text = format!("{repo} has no commit");
+                GitError::Repo { why: RepoProblem::Empty, text }
+            }
+            Ok(_) => other,
+            Err(error) => error,
         }
     }
 }
@@ -113,10 +132,10 @@ impl Mirror {
         &self.remote
     }
 
-    /// The commit `branch` stood at when the mirror was fetched.
+    /// The commit `branch` stood at when it was last fetched.
     ///
     /// # Errors
-    /// Where there is no such branch.
+    /// Where it never was.
     pub fn tip(&self, branch: &str) -> Result<Commit, GitError> {
         check_branch(branch)?;
         let repo = open(&self.paths.mirror)?;
@@ -129,15 +148,17 @@ impl Mirror {
         }
     }
 
-    /// Fetches once more, so that [`Mirror::tip`] tells of now. Unlike [`Git::mirror`] it never
-    /// makes the mirror again: a run's commit is in it.
+    /// Fetches `branch` once more, and gives the commit that it is at now. Unlike [`Git::mirror`]
+    /// it never makes the mirror again: a run's commit is in it.
     ///
     /// # Errors
     /// As [`Git::mirror`].
-    pub async fn refresh(&self) -> Result<(), GitError> {
+    pub async fn refresh(&self, branch: &str) -> Result<Commit, GitError> {
+        check_branch(branch)?;
         let address = Address::of(&self.remote, &self.paths.home)?;
         let _lock = self.lock(true).await?;
-        self.fetch(&self.paths.mirror, &address).await
+        self.fetch(&self.paths.mirror, &address, branch).await?;
+        self.tip(branch)
     }
 
     /// The name of the branch that the remote calls its default, asked now.
@@ -204,7 +225,7 @@ impl Mirror {
 
     /// Makes the mirror in a folder beside it, so that an interrupted first fetch is never taken
     /// for a mirror.
-    async fn make_again(&self, address: &Address) -> Result<(), GitError> {
+    async fn make_again(&self, address: &Address, branch: &str) -> Result<(), GitError> {
         let (mirror, new) = (&self.paths.mirror, self.paths.mirror.with_extension("git.new"));
         remove_folder(&new)?;
         let args: [&OsStr; 4] =
@@ -212,7 +233,7 @@ impl Mirror {
         self.git.run(Command::anywhere("init", args)).await?;
         let note = new.join(REMOTE);
         fs::write(&note, &self.remote.url).map_err(GitError::disk(&note))?;
-        if let Err(error) = self.fetch(&new, address).await {
+        if let Err(error) = self.fetch(&new, address, branch).await {
             let _ = remove_folder(&new);
             return Err(error);
         }
@@ -220,24 +241,31 @@ impl Mirror {
         fs::rename(&new, mirror).map_err(GitError::disk(mirror))
     }
 
-    async fn fetch(&self, into: &Path, address: &Address) -> Result<(), GitError> {
+    async fn fetch(&self, into: &Path, address: &Address, branch: &str) -> Result<(), GitError> {
         remove_leftovers(into);
-        let args: [&OsStr; 7] = [
-            "--no-tags".as_ref(),
-            "--prune".as_ref(),
-            "--force".as_ref(),
-            "--no-write-fetch-head".as_ref(),
+        make_way(into, branch)?;
+        let args = [
+            "--no-tags",
+            "--force",
+            "--no-write-fetch-head",
             // A repository on this disk may itself be a shallow clone.
-            "--update-shallow".as_ref(),
-            &address.url,
-            "+refs/heads/*:refs/heads/*".as_ref(),
+            "--update-shallow",
         ];
-        let fetch = Command::in_repo(into, "fetch", args).talking_to(address, TRANSFER);
+        let mut fetch = Command::in_repo(into, "fetch", args).talking_to(address, TRANSFER);
+        fetch.args.push(address.url.clone());
+        fetch.args.push(format!("+refs/heads/{branch}:refs/heads/{branch}").into());
         let output = self.git.try_run(fetch).await?;
         // git gets by without a pack it cannot read, and says so; the lane's git would as well.
         let said = error::text_of(&output);
         let is_whole = output.code == Some(0) && !said.lines().any(|l| l.starts_with("error: "));
-        if is_whole { Ok(()) } else { Err(GitError::told("fetch", &output)) }
+        if is_whole {
+            return Ok(());
+        }
+        if said.to_lowercase().contains(NOT_THERE) {
+            let other = GitError::NoBranch(branch.to_owned());
+            return Err(self.git.lacking(&self.repo, address, other).await);
+        }
+        Err(GitError::told("fetch", &output))
     }
 
     /// Best effort: a git before 2.32 cannot, and reads on with many packs.
@@ -258,12 +286,6 @@ impl Mirror {
         }
     }
 
-    fn has_no_branch(&self) -> Result<bool, GitError> {
-        let repo = open(&self.paths.mirror)?;
-        let none = repo.references_glob("refs/heads/*")?.next().is_none();
-        Ok(none)
-    }
-
     /// Removes what a killed worker left of copies that are gone.
     fn forget_gone_copies(&self) {
         let Ok(entries) = fs::read_dir(&self.paths.runs) else { return };
@@ -281,6 +303,8 @@ impl Mirror {
 const REMOTE: &str = "relay-remote";
 /// Says that the mirror has to be made again.
 const BROKEN: &str = "relay-broken";
+/// What git says of a branch that the remote does not have.
+const NOT_THERE: &str = "couldn't find remote ref";
 
 impl Paths {
     pub fn of(cache: &Path, repo: &RepoName) -> Self {
@@ -294,6 +318,22 @@ impl Paths {
             runs: in_owner(".git.runs"),
         }
     }
+}
+
+/// Removes branches of before that cannot stand beside `branch`: a name is a branch or a folder of
+/// them. What the mirror has of their commits stays.
+fn make_way(mirror: &Path, branch: &str) -> Result<(), GitError> {
+    let repo = open(mirror)?;
+    let above = Path::new(branch).ancestors().skip(1).filter_map(Path::to_str);
+    for name in above.filter(|name| !name.is_empty()) {
+        if let Ok(mut old) = repo.find_reference(&format!("refs/heads/{name}")) {
+            old.delete()?;
+        }
+    }
+    for old in repo.references_glob(&format!("refs/heads/{branch}/*"))? {
+        old?.delete()?;
+    }
+    Ok(())
 }
 
 /// Removes what a killed fetch left: half a pack, and locks that nobody holds any more. Called

@@ -44,6 +44,8 @@ refusals! {
         NoBranch: "give REPO a default branch on its forge, or `relay link PATH` a repository on this disk again; then `relay task retry 'TASK'`",
         /// The checkout failed on this disk.
         CheckoutFailed: "`relay task log 'TASK'` has git's own words; `relay task retry 'TASK'` starts with a fresh copy",
+        /// The branch that work starts from has an object in its history that git's own check lets nobody fetch.
+        UnsafeHistory: "`git clone --bare` REPO and `git fsck` there name the object as the message does; take it out of the history of that branch (`git filter-repo`), then `relay task retry 'TASK'`",
         /// The lane left a repository inside the copy.
         NestedGit: "have the lane leave no repository in its copy (say so in relay.md), or list its folder in .gitignore; then `relay task retry 'TASK'` runs the lane again",
         /// The lane touched a submodule, whose content is another repository's.

@@ -50,7 +50,12 @@ impl Bench {
     }
 
     async fn mirror(&self) -> Mirror {
-        self.git.mirror(&name(), &self.local()).await.unwrap()
+        self.at("main").await.unwrap()
+    }
+
+    /// The mirror, brought up to date for work that starts from `branch`.
+    async fn at(&self, branch: &str) -> Result<Mirror, GitError> {
+        self.git.mirror(&name(), &self.local(), branch).await
     }
 
     fn place(&self, name: &str) -> PathBuf {

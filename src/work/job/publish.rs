@@ -55,21 +55,24 @@ impl Job {
     /// where it was rewritten, the work is put on top of what it is now, so that the pull request
     /// shows the lane's change and nothing else.
     async fn check_base(&self, work: &mut Work) -> Result<(), Stop> {
-        if let Err(error) = self.signal.guard(Box::pin(work.mirror.refresh())).await? {
-            // What is wrong, the push is told as well, and in words about pushing.
-            self.log.line(&format!("   the base was not looked at again: {error}"));
-            return Ok(());
+        let fetching = Box::pin(work.mirror.refresh(&work.base_branch));
+        let mut fetched = self.signal.guard(fetching).await?;
+        if matches!(fetched, Err(GitError::NoBranch(_))) && !self.is_local() {
+            let asking = Box::pin(work.mirror.remote_head());
+            work.base_branch = self.signal.guard(asking).await?.map_err(git_stop)?;
+            self.log.line(&format!("   the default branch is {} now", work.base_branch));
+            let fetching = Box::pin(work.mirror.refresh(&work.base_branch));
+            fetched = self.signal.guard(fetching).await?;
         }
-        let tip = match work.mirror.tip(&work.base_branch) {
-            Err(GitError::NoBranch(_)) if !self.is_local() => {
-                let asking = Box::pin(work.mirror.remote_head());
-                work.base_branch = self.signal.guard(asking).await?.map_err(git_stop)?;
-                self.log.line(&format!("   the default branch is {} now", work.base_branch));
-                work.mirror.tip(&work.base_branch)
+        let tip = match fetched {
+            Ok(tip) => tip,
+            Err(error @ GitError::NoBranch(_)) => return Err(git_stop(error)),
+            Err(error) => {
+                // What is wrong, the push is told as well, and in words about pushing.
+                self.log.line(&format!("   the base was not looked at again: {error}"));
+                return Ok(());
             }
-            tip => tip,
         };
-        let tip = tip.map_err(git_stop)?;
         match work.mirror.onto(&work.base, &work.commit, &tip).await.map_err(git_stop)? {
             Onto::AsItIs => Ok(()),
             Onto::Nothing => Err(Stop::new(

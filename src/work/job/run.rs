@@ -138,7 +138,25 @@ impl Job {
                 return Ok(Some((commit, base, kept)));
             }
         }
-        Ok(None)
+        let pushed = done.pushed.as_deref().and_then(|id| id.parse::<Commit>().ok());
+        let Some(pushed) = pushed else { return Ok(None) };
+        let found = self.brought(mirror, &pushed).await?;
+        Ok(found.then_some((pushed, base, kept)))
+    }
+
+    /// Whether the task's branch has a commit that another machine pushed. What is on that branch
+    /// costs no task but its own.
+    async fn brought(&self, mirror: &Mirror, pushed: &Commit) -> Result<bool, Stop> {
+        let fetching = Box::pin(mirror.refresh(&self.claim.branch));
+        match self.signal.guard(fetching).await? {
+            Ok(_) => mirror.holds(pushed).map_err(git_stop),
+            Err(GitError::NoBranch(_)) => Ok(false),
+            Err(GitError::Repo { why: RepoProblem::UnsafeHistory, text }) => {
+                self.log.line(&format!("   {} is not looked at: {text}", self.claim.branch));
+                Ok(false)
+            }
+            Err(error) => Err(git_stop(error)),
+        }
     }
 
     /// Where git fetches from and pushes to.
@@ -153,23 +171,19 @@ impl Job {
     /// Brings the mirror up to date, asks for the default branch, and shuts out older claims.
     async fn mirror(&self, remote: &Remote) -> Result<(Mirror, String), Stop> {
         let (git, repo) = (self.shared.git.guarding(self.hidden.clone()), &self.lease.task.repo);
-        let head = Box::pin(async {
+        let fetching = Box::pin(async {
             // On a person's disk HEAD is what they look at just now, a branch in review perhaps:
             // work starts from the branch that was linked.
-            if self.is_local() {
-                return Ok(self.claim.project.default_branch.clone());
-            }
-            git.remote_head(repo, remote).await
+            let branch = if self.is_local() {
+                self.claim.project.default_branch.clone()
+            } else {
+                git.remote_head(repo, remote).await?
+            };
+            Ok((git.mirror(repo, remote, &branch).await?, branch))
         });
-        let asking =
-            Box::pin(async { tokio::join!(git.mirror(repo, remote), head, self.standing()) });
-        let (mirror, branch, standing) = self.signal.guard(asking).await?;
-        let mirror = mirror.map_err(git_stop)?;
-        let branch = branch.map_err(|error| match error {
-            // It has commits, as the mirror shows; what it calls its default has none.
-            GitError::Repo { why: RepoProblem::Empty, .. } => git_stop(GitError::NoDefaultBranch),
-            error => git_stop(error),
-        })?;
+        let asking = Box::pin(async { tokio::join!(fetching, self.standing()) });
+        let (fetched, standing) = self.signal.guard(asking).await?;
+        let (mirror, branch) = fetched.map_err(git_stop)?;
         standing?;
         if branch == self.claim.branch {
             let text = format!("`{branch}` is the default branch: relay's work never goes there");

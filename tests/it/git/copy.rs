@@ -124,7 +124,7 @@ async fn files_in_lfs_are_refused_by_name_where_there_is_no_git_lfs() {
     bench.origin.commit("main", &[("art/big.bin", "version https://git-lfs.github.com/spec/v1\n")]);
     // A machine whose PATH has no git-lfs.
     let bare_machine = Git::new(git_program(), "/nowhere".into(), bench.root.path().join("bare"));
-    let mirror = bare_machine.mirror(&super::name(), &bench.local()).await.unwrap();
+    let mirror = bare_machine.mirror(&super::name(), &bench.local(), "main").await.unwrap();
     let base = mirror.tip("main").unwrap();
     let error = mirror.checkout(&base, "b", &bench.place("l"), &[]).await.unwrap_err();
     assert_eq!(error.problem(), RepoProblem::NeedsLfs);

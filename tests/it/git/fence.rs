@@ -27,7 +27,7 @@ impl Worker {
     async fn new(bench: &Bench, git: &Git, host: &GitHttp, who: &str, epoch: i64) -> Self {
         host.allow(who, who);
         let remote = host.remote("shop", Some(who));
-        let mirror = git.mirror(&name(), &remote).await.unwrap();
+        let mirror = git.mirror(&name(), &remote, "main").await.unwrap();
         let commit = work(bench, &mirror, who).await;
         Self { mirror, remote, commit, epoch }
     }

@@ -20,13 +20,15 @@ async fn a_second_fetch_brings_only_what_is_new() {
     bench.origin.commit("gone", &[("b.txt", "x")]);
     let mirror = bench.mirror().await;
     assert_eq!(mirror.tip("main").unwrap().as_str(), new);
-    assert!(mirror.holds(&first).unwrap() && mirror.tip("gone").is_ok());
+    assert!(mirror.holds(&first).unwrap() && bench.at("gone").await.is_ok());
     let after: Vec<u64> = packs().map(|e| inode(e.unwrap().path())).collect();
     assert!(before.iter().all(|inode| after.contains(inode)), "the first pack was kept");
 
     git(&bench.origin.bare, &["update-ref", "-d", "refs/heads/gone"]);
-    let mirror = bench.mirror().await;
-    assert!(matches!(mirror.tip("gone"), Err(GitError::NoBranch(_))), "pruned");
+    let gone = bench.at("gone").await;
+    assert!(matches!(gone, Err(GitError::NoBranch(_))), "{gone:?}");
+    let gone = mirror.refresh("gone").await;
+    assert!(matches!(gone, Err(GitError::NoBranch(_))), "{gone:?}");
     assert_eq!(mirror.remote_head().await.unwrap(), "main");
     assert_eq!(mirror.file_at(&first, "a.txt").unwrap().unwrap(), b"one");
     assert_eq!(mirror.file_at(&first, "nothing").unwrap(), None);
@@ -42,13 +44,16 @@ async fn the_default_branch_is_the_remote_s_own_word() {
     git(&bench.origin.bare, &["update-ref", "--no-deref", "HEAD", &head]);
     let detached = bench.git.remote_head(&name(), &bench.local()).await;
     assert!(matches!(detached, Err(GitError::NoDefaultBranch)), "{detached:?}");
+    git(&bench.origin.bare, &["symbolic-ref", "HEAD", "refs/heads/nowhere"]);
+    let nowhere = bench.git.remote_head(&name(), &bench.local()).await;
+    assert!(matches!(nowhere, Err(GitError::NoDefaultBranch)), "{nowhere:?}");
 }
 
 #[tokio::test]
 async fn an_ordinary_repository_is_fetched_by_its_path() {
     let bench = Bench::new(&[("a.txt", "one")]);
     let remote = Remote { url: bench.origin.person.to_str().unwrap().to_owned(), token: None };
-    let mirror = bench.git.mirror(&name(), &remote).await.unwrap();
+    let mirror = bench.git.mirror(&name(), &remote, "main").await.unwrap();
     assert_eq!(mirror.tip("main").unwrap().as_str(), bench.origin.at("main").unwrap());
 }
 
@@ -63,7 +68,7 @@ async fn a_repository_of_another_user_is_fetched_all_the_same() {
             return;
         }
         let remote = Remote { url: repository.to_str().unwrap().to_owned(), token: None };
-        let mirror = bench.git.mirror(&name(), &remote).await.unwrap();
+        let mirror = bench.git.mirror(&name(), &remote, "main").await.unwrap();
         assert!(mirror.tip("main").is_ok());
     }
 }
@@ -118,7 +123,7 @@ async fn a_mirror_of_another_remote_is_not_mixed_with_it() {
     let bench = Bench::new(&[("a.txt", "one")]);
     let old = bench.mirror().await.tip("main").unwrap();
     let other = Bench::new(&[("b.txt", "two")]);
-    let mirror = bench.git.mirror(&name(), &other.local()).await.unwrap();
+    let mirror = bench.git.mirror(&name(), &other.local(), "main").await.unwrap();
     assert!(!mirror.holds(&old).unwrap(), "objects of the first remote are gone");
 }
 
@@ -146,38 +151,113 @@ async fn many_packs_are_put_together_and_nothing_is_lost() {
     assert!(mirror.tip("main").is_ok());
 }
 
-/// Old repositories have commits that a strict git would not make, and they are fetched; a tree
-/// that would write into a `.git` is not.
-#[tokio::test]
-async fn an_honest_flaw_is_fetched_and_a_trap_is_not() {
-    let bench = Bench::new(&[("a.txt", "one")]);
-    let bare = &bench.origin.bare;
-    let put = |kind: &str, content: &[u8]| {
-        let file = bench.root.path().join("object");
-        std::fs::write(&file, content).unwrap();
-        let file = file.to_str().unwrap();
-        git(bare, &["hash-object", "-w", "--literally", "-t", kind, file])
-    };
-    let tree = git(bare, &["rev-parse", "main^{tree}"]);
-    let flawed =
-        format!("tree {tree}\nauthor A <a@b> 1 +051800\ncommitter A <a@b> 1 +0518\n\nold\n");
-    git(bare, &["update-ref", "refs/heads/old", &put("commit", flawed.as_bytes())]);
-    assert!(bench.mirror().await.tip("old").is_ok());
+/// A repository with objects that no git of today makes.
+struct Odd<'a>(&'a Bench);
 
-    let entry = [b"40000 .GIT\0".to_vec(), git2::Oid::from_str(&tree).unwrap().as_bytes().to_vec()];
-    let trap = put("tree", &entry.concat());
-    let commit = git(bare, &["commit-tree", "-m", "trap", &trap]);
-    git(bare, &["update-ref", "refs/heads/trap", &commit]);
-    let error = bench.git.mirror(&name(), &bench.local()).await.unwrap_err();
-    assert!(error.to_string().contains("hasDotgit"), "{error}");
-    assert!(matches!(error, GitError::Repo { why: RepoProblem::CheckoutFailed, .. }), "{error:?}");
+impl Odd<'_> {
+    fn put(&self, kind: &str, content: &[u8]) -> String {
+        let file = self.0.root.path().join("object");
+        std::fs::write(&file, content).unwrap();
+        let args = ["hash-object", "-w", "--literally", "-t", kind, file.to_str().unwrap()];
+        git(&self.0.origin.bare, &args)
+    }
+
+    /// A branch at a commit of the tree `entries`, each a mode, a name and an object.
+    fn branch_of(&self, branch: &str, entries: &[(&str, &str, &str)]) {
+        let mut tree = Vec::new();
+        for (mode, name, id) in entries {
+            tree.extend_from_slice(format!("{mode} {name}\0").as_bytes());
+            tree.extend_from_slice(git2::Oid::from_str(id).unwrap().as_bytes());
+        }
+        let tree = self.put("tree", &tree);
+        let commit = git(&self.0.origin.bare, &["commit-tree", "-m", "odd", &tree]);
+        self.sets(branch, &commit);
+    }
+
+    fn sets(&self, branch: &str, commit: &str) {
+        git(&self.0.origin.bare, &["update-ref", &format!("refs/heads/{branch}"), commit]);
+    }
+
+    fn id(&self, of: &str) -> String {
+        git(&self.0.origin.bare, &["rev-parse", of])
+    }
+}
+
+/// Old repositories have objects that a strict git would not make; what is not a way in is fetched.
+#[tokio::test]
+async fn an_honest_flaw_of_the_history_is_fetched() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let odd = Odd(&bench);
+    let (tree, blob) = (odd.id("main^{tree}"), odd.id("main:a.txt"));
+    for (name, author, message) in [
+        ("zone", "A <a@b> 1 +051800", "old"),
+        ("no-space", "A <a@b>1 +0000", "old"),
+        ("zero-date", "A <a@b> 0123 +0000", "old"),
+        ("no-name", "<a@b> 1 +0000", "old"),
+        ("zero-byte", "A <a@b> 1 +0000", "old\0hidden"),
+    ] {
+        let commit = format!("tree {tree}\nauthor {author}\ncommitter {author}\n\n{message}\n");
+        odd.sets(name, &odd.put("commit", commit.as_bytes()));
+        let mirror = bench.at(name).await;
+        assert!(mirror.is_ok(), "{name}: {:?}", mirror.err());
+    }
+    odd.branch_of("mode", &[("100664", "a.txt", &blob), ("040000", "sub", &tree)]);
+    let mirror = bench.at("mode").await.unwrap();
+    let copy = mirror
+        .checkout(&mirror.tip("mode").unwrap(), "relay/claude-1", &bench.place("mode"), &[])
+        .await
+        .unwrap();
+    assert_eq!(std::fs::read(copy.dir().join("sub/a.txt")).unwrap(), b"one");
+}
+
+/// One branch that git's check refuses, of whoever has a right to push, costs the tasks that start
+/// from it and no other.
+#[tokio::test]
+async fn a_bad_branch_costs_only_the_tasks_that_start_from_it() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let odd = Odd(&bench);
+    let (tree, blob) = (odd.id("main^{tree}"), odd.id("main:a.txt"));
+    let url = odd.put("blob", b"[submodule \"x\"]\n\tpath = x\n\turl = -u./run\n");
+    for (branch, entry, refused) in [
+        ("relay/claude-2", &[("40000", ".GIT", &*tree)][..], "hasDotgit"),
+        ("ada/wip", &[("100644", ".gitmodules", &url)], "gitmodulesUrl"),
+        ("old", &[("100644", "x", &*blob), ("40000", "x", &tree)], "duplicateEntries"),
+        ("up", &[("40000", "..", &*tree)], "hasDotdot"),
+    ] {
+        odd.branch_of(branch, entry);
+        let error = bench.at(branch).await.unwrap_err();
+        assert_eq!(error.problem(), RepoProblem::UnsafeHistory, "{branch}: {error}");
+        assert!(error.to_string().contains(refused), "{branch}: {error}");
+    }
+    let mirror = bench.mirror().await;
+    assert_eq!(mirror.tip("main").unwrap().as_str(), odd.id("main"), "a first fetch");
+    let new = bench.origin.commit("main", &[("a.txt", "two")]);
+    assert_eq!(bench.mirror().await.tip("main").unwrap().as_str(), new, "and one after it");
+    assert_eq!(mirror.refresh("main").await.unwrap().as_str(), new);
+    let commit = super::work(&bench, &mirror, "w").await;
+    let pushed = super::push(&mirror, &bench.local(), &commit, 1).await;
+    assert!(matches!(pushed, relay::git::Pushed::Done { .. }), "{pushed:?}");
+}
+
+/// A branch that stands where others stood before, or the other way round.
+#[tokio::test]
+async fn a_name_that_was_a_folder_of_branches_can_be_a_branch() {
+    let bench = Bench::new(&[("a.txt", "one")]);
+    let kept = super::work(&bench, &bench.mirror().await, "kept").await;
+    for (name, next) in [("main", "main/next/er"), ("main/next/er", "main/next")] {
+        git(&bench.origin.bare, &["branch", "-m", name, "between"]);
+        git(&bench.origin.bare, &["branch", "-m", "between", next]);
+        let mirror = bench.at(next).await.unwrap();
+        assert_eq!(mirror.tip(next).unwrap().as_str(), bench.origin.at(next).unwrap());
+        assert!(mirror.holds(&kept).unwrap(), "the mirror was made again");
+    }
 }
 
 #[tokio::test]
 async fn failures_are_told_apart() {
     let bench = Bench::new(&[("a.txt", "one")]);
     let host = GitHttp::serve(bench.root.path()).await;
-    let problem = async |remote: &Remote| match bench.git.mirror(&name(), remote).await {
+    let problem = async |remote: &Remote| match bench.git.mirror(&name(), remote, "main").await {
         Err(error) => error.problem(),
         Ok(_) => panic!("no error"),
     };
@@ -193,7 +273,7 @@ async fn failures_are_told_apart() {
     host.allow("right", "owner");
     assert_eq!(problem(&host.remote("shop", None)).await, RepoProblem::NoAccess);
     assert_eq!(problem(&host.remote("shop", Some("wrong"))).await, RepoProblem::NoAccess);
-    assert!(bench.git.mirror(&name(), &host.remote("shop", Some("right"))).await.is_ok());
+    assert!(bench.git.mirror(&name(), &host.remote("shop", Some("right")), "main").await.is_ok());
 
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -211,7 +291,7 @@ async fn the_token_is_sent_to_its_url_and_stands_nowhere() {
     let token = "ghp_s3cret";
     host.allow(token, "owner");
     let remote = host.remote("shop", Some(token));
-    let mirror = bench.git.mirror(&name(), &remote).await.unwrap();
+    let mirror = bench.git.mirror(&name(), &remote, "main").await.unwrap();
     let base = mirror.tip("main").unwrap();
     let place = bench.place("shop_1_a");
     let copy = mirror.checkout(&base, "relay/claude-1", &place, &[]).await.unwrap();
@@ -233,7 +313,8 @@ async fn the_token_is_sent_to_its_url_and_stands_nowhere() {
     }
     assert!(!format!("{mirror:?}{remote:?}").contains(token));
     // An answer of the host that no token can change does not show it either.
-    let error = bench.git.mirror(&name(), &host.remote("nothing", Some(token))).await.unwrap_err();
+    let error =
+        bench.git.mirror(&name(), &host.remote("nothing", Some(token)), "main").await.unwrap_err();
     assert!(!error.to_string().contains(token) && !format!("{error:?}").contains(token));
 }
 
@@ -257,7 +338,7 @@ async fn no_argument_has_the_token() {
     let path = crate::support::repo::path_env();
     let git = relay::git::Git::new(wrapper, path, bench.cache());
     let remote = host.remote("shop", Some("ghp_s3cret"));
-    let mirror = git.mirror(&name(), &remote).await.unwrap();
+    let mirror = git.mirror(&name(), &remote, "main").await.unwrap();
     assert_eq!(git.version().await.unwrap().split('.').count(), 3);
     let commit = super::work(&bench, &mirror, "w").await;
     super::push(&mirror, &remote, &commit, 1).await;
@@ -275,5 +356,8 @@ async fn two_runs_may_fetch_at_once() {
     assert!(tips.iter().all(|tip| *tip == tips[0]));
     let token = HostToken { host: "example.com".to_owned(), token: Secret::new("x") };
     let plain = Remote { url: "http://example.com/a".into(), token: Some(token) };
-    assert!(matches!(bench.git.mirror(&name(), &plain).await, Err(GitError::BadRemote { .. })));
+    assert!(matches!(
+        bench.git.mirror(&name(), &plain, "main").await,
+        Err(GitError::BadRemote { .. })
+    ));
 }

@@ -47,7 +47,7 @@ async fn a_push_lands_once_and_a_later_claim_replaces_it() {
     assert_eq!(push(&mirror, &remote, &two, 2).await, done(&two));
     assert_eq!(bench.origin.at(B).as_deref(), Some(two.as_str()));
     // Another machine's worker knows all this from the remote alone.
-    let other = bench.other_machine().mirror(&super::name(), &remote).await.unwrap();
+    let other = bench.other_machine().mirror(&super::name(), &remote, "main").await.unwrap();
     let three = work(&bench, &other, "three").await;
     assert_eq!(push(&other, &remote, &three, 3).await, done(&three));
 }
