@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::bounds::{self, MESSAGE_MOST};
 use super::deaths::{DEATHS, QUICK, QUICK_DEATHS};
-use super::{LocalPullRow, Queue, QueueError, RunEnd, bounds};
+use super::unanswered::{PASSED_OVER, passed_over};
+use super::{LocalPullRow, Queue, QueueError, RunEnd};
 use crate::model::{
     Disposition, Effect, EventKind, LeaseRef, Outcome, Passage, RunId, StopReason, Task, TaskState,
     Timestamp, Usage, WorkerId,
@@ -77,7 +79,10 @@ impl Queue {
         }
         let quick_death = end.reason == StopReason::Crashed && now.since(head.began) < QUICK;
         let next = if quick_death && is_last_death(&head) {
-            Next::quarantined()
+            Next::failed(StopReason::Quarantined)
+        } else if self.is_passed_over(lease, &end, &head, now).await? {
+            end.error = Some(not_its_outage(lease, end.error.as_deref()));
+            Next::failed(StopReason::VendorError)
         } else {
             Next::after(disposition(&end), head.retries, now)
         };
@@ -126,6 +131,22 @@ impl Queue {
         }
     }
 
+    /// Whether the vendor has answered others often enough where it did not answer this task. Asked
+    /// only once the task has failed for a while.
+    async fn is_passed_over(
+        &self,
+        lease: &LeaseRef,
+        end: &RunEnd,
+        head: &RunHead,
+        now: Timestamp,
+    ) -> Result<bool, QueueError> {
+        if end.reason != StopReason::VendorUnreachable || head.retries + 1 < RETRIES {
+            return Ok(false);
+        }
+        let runs = self.inner.store.unanswered(lease).await?;
+        Ok(passed_over(&runs, now) >= PASSED_OVER)
+    }
+
     /// The run of a live lease, for whatever else is written under it.
     pub async fn check_lease(
         &self,
@@ -162,10 +183,9 @@ struct Next {
 }
 
 impl Next {
-    /// It is set aside.
-    const fn quarantined() -> Self {
-        let reason = Some(StopReason::Quarantined);
-        Self { state: TaskState::Failed, parked_until: None, retries: 0, reason }
+    /// A person has to look, for another reason than its last run's.
+    const fn failed(reason: StopReason) -> Self {
+        Self { state: TaskState::Failed, parked_until: None, retries: 0, reason: Some(reason) }
     }
 
     fn after(disposition: Disposition, retries: u32, now: Timestamp) -> Self {
@@ -244,6 +264,19 @@ const fn ends_row(reason: &StopReason) -> bool {
     !matches!(reason, StopReason::Crashed | StopReason::WorkerStopped | StopReason::LeaseLost)
 }
 
+/// What is said of a task that its vendor alone does not answer. What its worker said of it tells
+/// that it is tried again.
+fn not_its_outage(lease: &LeaseRef, error: Option<&str>) -> String {
+    let said = first_line(error.unwrap_or_default());
+    let said = said.split_once(" (hint: ").map_or(said, |(said, _)| said);
+    let said: String = said.chars().take(MESSAGE_MOST / 2).collect();
+    let hint = StopReason::VendorError.hint(&lease.task).unwrap_or_default();
+    format!(
+        "after each of {PASSED_OVER} runs that the vendor did not answer, it answered other tasks of \
+         the lane: {said} (hint: {hint})"
+    )
+}
+
 /// The pause after `before` failures in a row and one more.
 fn pause(before: u32) -> Duration {
     RETRY_FIRST.saturating_mul(2_u32.saturating_pow(before)).min(RETRY_MOST)
@@ -274,7 +307,7 @@ fn events(
         TaskState::Done => told.push((EventKind::TaskDone, false, stop)),
         _ => {}
     }
-    if next.reason.is_some() {
+    if next.reason == Some(StopReason::Quarantined) {
         let data = json!({
             "epoch": lease.epoch, "why": "crashed",
             "hint": format!("relay task retry '{}'", lease.task),
@@ -295,7 +328,7 @@ fn events(
 /// The first line with something on it, for where a task has one line.
 fn first_line(text: &str) -> &str {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let end = line.char_indices().nth(bounds::MESSAGE_MOST).map_or(line.len(), |(at, _)| at);
+    let end = line.char_indices().nth(MESSAGE_MOST).map_or(line.len(), |(at, _)| at);
     line.get(..end).unwrap_or_default()
 }
 
@@ -352,7 +385,7 @@ mod tests {
         );
         let soon = StopReason::Quota { until: now + QUOTA_LEAST };
         assert_eq!(soon_enough(soon.clone(), now), soon);
-        assert_eq!(first_line(&"é".repeat(5_000)).chars().count(), bounds::MESSAGE_MOST);
+        assert_eq!(first_line(&"é".repeat(5_000)).chars().count(), MESSAGE_MOST);
     }
 
     #[test]

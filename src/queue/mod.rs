@@ -25,6 +25,7 @@ mod tasks;
 mod timers;
 mod tokens;
 mod types;
+mod unanswered;
 mod waiting;
 mod workers;
 
@@ -45,6 +46,7 @@ pub use lease::{RETRIES, RETRY_FIRST, RETRY_MOST};
 pub use leftouts::LeftOut;
 pub use tokens::{NewToken, WORKER_SCOPES};
 pub use types::{Added, Changed, Claimant, Claimed, LeaseRenewal, Registered, RunEnd};
+pub use unanswered::PASSED_OVER;
 pub use waiting::NEEDS_MOST;
 
 /// The queue. Cheap to clone; clones are one queue.

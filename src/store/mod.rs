@@ -41,6 +41,7 @@ mod tasks;
 mod timers;
 mod tokens;
 mod types;
+mod unanswered;
 mod workers;
 
 use std::sync::Arc;
@@ -69,6 +70,7 @@ pub use tasks::Asked;
 pub use timers::{NextTimers, Sweep, SweepRules, Swept};
 pub use tokens::{KnownToken, RevokedToken};
 pub use types::{LocalPullRow, Need, NewTask, NewWorker};
+pub use unanswered::{EndedAt, Unanswered};
 
 use postgres::Postgres;
 use sql::Sql;

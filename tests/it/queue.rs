@@ -14,6 +14,7 @@ mod pg;
 mod recovery;
 mod store;
 mod together;
+mod unanswered;
 mod waiting;
 
 /// Runs each named function as a test of its own on each database.
