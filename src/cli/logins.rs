@@ -7,6 +7,7 @@ use super::{machine, words};
 use crate::model::{LaneName, Timestamp};
 use crate::work::gate::{Shut, of_login};
 use crate::work::login::Holder;
+use crate::work::rest::Rests;
 
 /// What keeps a worker from a lane. In JSON only what is so is there.
 #[derive(Debug, Serialize)]
@@ -19,6 +20,9 @@ pub(super) struct LoginState {
     /// Its vendor refused it; it is tried again then.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused_until: Option<Timestamp>,
+    /// Its vendor did not answer; nothing is taken of it before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resting_until: Option<Timestamp>,
     /// Who runs under it now.
     #[serde(skip_serializing_if = "Option::is_none")]
     in_use_by: Option<Holder>,
@@ -40,11 +44,14 @@ pub(super) fn login_states(context: &Context) -> Vec<LoginState> {
     let state = |vendor| {
         let installed = machine::installed(config, vendor);
         let whose = installed.place.whose(&config.environment, &config.lane_env);
-        let why = of_login(&home, &installed, &whose, now)?;
+        let lane: LaneName = vendor.lane.parse().ok()?;
+        let rests = Rests::of(&home).until(&lane, now).map(Shut::VendorAway);
+        let why = rests.or_else(|| of_login(&home, &installed, &whose, now))?;
         let mut state = LoginState {
-            lane: vendor.lane.parse().ok()?,
+            lane,
             out_of_quota_until: None,
             refused_until: None,
+            resting_until: None,
             in_use_by: None,
             why: why.clone(),
         };
@@ -52,7 +59,8 @@ pub(super) fn login_states(context: &Context) -> Vec<LoginState> {
             Shut::OutOfQuota(until) => state.out_of_quota_until = Some(until),
             Shut::Refused { until, .. } => state.refused_until = Some(until),
             Shut::InUse(holder) => state.in_use_by = holder,
-            Shut::ForgeLimit(_) | Shut::VendorAway(_) | Shut::NoLock(_) | Shut::Gone(_) => {}
+            Shut::VendorAway(until) => state.resting_until = Some(until),
+            Shut::ForgeLimit(_) | Shut::NoLock(_) | Shut::Gone(_) => {}
         }
         Some(state)
     };

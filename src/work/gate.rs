@@ -59,8 +59,6 @@ pub struct Gate {
     pid: u32,
     /// Lanes whose last task ran into the forge's limit.
     limits: Vec<(LaneName, Timestamp)>,
-    /// Lanes whose vendor did not answer.
-    rests: Rests,
     /// What was said of the shut ones, so that it is said once.
     told: BTreeMap<LaneName, Shut>,
 }
@@ -70,7 +68,7 @@ impl Gate {
     #[must_use]
     pub fn new(shared: Arc<Context>) -> Self {
         let pid = std::process::id();
-        Self { shared, pid, limits: Vec::new(), rests: Rests::default(), told: BTreeMap::new() }
+        Self { shared, pid, limits: Vec::new(), told: BTreeMap::new() }
     }
 
     /// Those of `served` that are open; a person is told of the others, once each.
@@ -125,12 +123,12 @@ impl Gate {
     /// A job of `lane` ended. What it showed of its login is marked as it ends.
     pub fn ended(&mut self, lane: &LaneName, ended: &Ended) {
         let Ended { reason, answered } = ended;
-        self.rests.ended(lane, reason, *answered, self.shared.clock.uptime());
+        let now = self.shared.clock.now();
+        self.rests().ended(lane, reason, *answered, now);
         if let (StopReason::ForgeLimited { .. }, Disposition::Park(until)) =
             (reason, reason.disposition())
         {
-            let most = self.shared.clock.now() + MOST;
-            self.limits.push((lane.clone(), until.min(most)));
+            self.limits.push((lane.clone(), until.min(now + MOST)));
         }
     }
 
@@ -170,8 +168,8 @@ impl Gate {
         if let Some(until) = limit.map(|(_, until)| *until).max() {
             return Some(Shut::ForgeLimit(until));
         }
-        if let Some(left) = self.rests.left(lane, self.shared.clock.uptime()) {
-            return Some(Shut::VendorAway(now + left));
+        if let Some(until) = self.rests().until(lane, now) {
+            return Some(Shut::VendorAway(until));
         }
         let lanes = self.shared.lanes.now();
         let installed = lanes.installed(lane)?;
@@ -194,6 +192,10 @@ impl Gate {
         }
         self.shared.observer.shut(lane, &why, self.shared.clock.now());
         self.told.insert(lane.clone(), why);
+    }
+
+    fn rests(&self) -> Rests {
+        Rests::of(&self.shared.lanes.now().relay_home)
     }
 
     fn holder(&self) -> Holder {

@@ -35,7 +35,7 @@ pub mod prompt;
 pub mod prune;
 pub mod quota;
 pub mod renewal;
-mod rest;
+pub mod rest;
 pub mod ring;
 pub mod room;
 mod stamp;

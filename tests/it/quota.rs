@@ -86,18 +86,34 @@ fn a_vendor_that_is_away_fails_no_task_and_is_not_asked_for_each_of_them() {
     assert!(person.is(&first, "parked") && person.is(&second, "queued"));
     // A login is not to blame for it.
     assert_eq!(person.marks(), Vec::<String>::new());
+    // The longest there is, for a machine that is slow today.
+    let until = now() + 299_000;
+    let rest = person.house.home.join("rests/claude.json");
+    assert!(rest.exists());
+    fs::write(rest, json!({ "until": until, "next": 300 }).to_string()).unwrap();
+    assert_eq!(person.lane()["resting_until"], until);
+    let status = person.house.json(&["work", "status", "--json"]);
+    assert_eq!(status["logins"], json!([{ "lane": "claude", "resting_until": until }]));
+    for said in [["work", "status"], ["lane", "ls"]] {
+        let said = person.house.relay(&said).ok();
+        assert!(
+            said.contains("its vendor did not answer: nothing of it is taken until "),
+            "{said}"
+        );
+    }
 
+    // A new process, which leaves it alone as well.
     let open = person.task(EDIT);
     let worker = person.work("1");
     worker.until("its word", || {
         worker.said().contains("claude: its vendor did not answer: nothing of it is taken until ")
     });
     worker.until("the task of the other lane", || person.is(&open, "review"));
-    drop(worker);
+    assert_eq!(person.calls(), 1, "a restarted worker forgot");
+
     person.vendor_says("");
-    let next = person.task("claude");
-    person.drain();
-    assert!(person.is(&next, "review"), "a new start asks at once");
+    person.probe("claude", &[]).ok();
+    worker.until("the task", || person.is(&second, "review"));
 }
 
 #[test]

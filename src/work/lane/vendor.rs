@@ -14,6 +14,7 @@ use crate::model::{
 use crate::work::job::Stop;
 use crate::work::login::{Login, Logins, Place, Whose};
 use crate::work::quota::Marks;
+use crate::work::rest::{Rests, says_nothing};
 
 /// A vendor's program, as this machine has it.
 #[derive(Clone, Debug)]
@@ -110,6 +111,9 @@ impl Lanes {
             let as_now = self.whose(installed);
             let whose = if as_now.key == whose.key { &as_now } else { whose };
             Marks::of(&self.relay_home).heard(installed.vendor, whose, began, stop, now);
+            if !stop.is_some_and(says_nothing) {
+                Rests::of(&self.relay_home).forget(lane);
+            }
         }
     }
 
