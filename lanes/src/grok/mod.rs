@@ -60,6 +60,9 @@ pub const ENV: &[(&str, &str)] = &[
     // second it tries again for ever and says nothing.
     ("GROK_MAX_RETRIES", "5"),
     ("GROK_TURN_TRANSIENT_RETRY", "0"),
+    // Whether it got the list of models, which it says nowhere else: without it every model that a
+    // run names is unknown to it.
+    (LOG, "xai_grok_shell::agent::remote_config::fetch=warn"),
     // relay's box is the one around it.
     ("GROK_SANDBOX", "off"),
     // A folder nobody trusted: no hooks, servers or skills of the repository's own.
@@ -105,8 +108,12 @@ pub const KEY_NAMES: &[&str] = &[
 /// that it knows).
 pub const SHELL: &str = "GROK_SHELL";
 
-/// What its commands do not need: the key among [`KEY_NAMES`], and where its login is.
-pub const KEPT_BACK: &[&str] = &["XAI_API_KEY", "GROK_HOME"];
+/// The variable that says what it tells of itself; other programs know it as well.
+const LOG: &str = "RUST_LOG";
+
+/// What its commands do not need: the key among [`KEY_NAMES`], where its login is, and what it is to
+/// tell of itself.
+pub const KEPT_BACK: &[&str] = &["XAI_API_KEY", "GROK_HOME", LOG];
 
 /// The place, below the person's home, of the settings that hold [`POLICY`]: Grok has the mode
 /// that refuses what was not allowed beforehand only by claude's file (1.0.41: the same word for

@@ -99,7 +99,7 @@ pub fn verdict(seen: &Seen, exit: &Exit<'_>) -> Verdict {
         _ if exit.over_limit => over_limit(),
         // It went on after an error, to an end that both the row and the code call good.
         Some(end) if is_good(end, exit) && !seen.error_at_last => ended_with(seen, end, exit),
-        _ if seen.error.is_some() => failure(seen.error.as_deref().unwrap_or_default()),
+        _ if seen.error.is_some() => failure(seen.error.as_deref().unwrap_or_default(), exit),
         Some(end) => ended_with(seen, end, exit),
         None => without_end(seen, exit),
     };
@@ -155,8 +155,33 @@ fn given_up(seen: &Seen) -> Verdict {
     failed(Reason::PermissionRefused, &error)
 }
 
-/// Which failure an error's text tells. There is no field for it.
-fn failure(said: &str) -> Verdict {
+/// Of a model that it does not know.
+const UNKNOWN_MODEL: &str = "unknown model id";
+/// Of the vendor's list of models, on its standard error ([`super::ENV`] asks for it).
+const NO_LIST: &str = "Failed to fetch models";
+
+/// Which failure an error's text tells. Without a list of models each one is unknown, and what kept
+/// the list away is the failure.
+fn failure(said: &str, exit: &Exit<'_>) -> Verdict {
+    let no_list = exit.stderr.lines().rfind(|line| line.contains(NO_LIST));
+    match no_list.filter(|_| said.contains(UNKNOWN_MODEL)) {
+        Some(line) => told_by(&without_list(line)),
+        None => told_by(said),
+    }
+}
+
+/// What kept the list away, in words that [`told_by`] knows.
+fn without_list(line: &str) -> String {
+    let status = line.split_once("status: ").map(|(_, rest)| rest);
+    let status = status.and_then(|rest| rest.get(..3)).filter(|word| word.parse::<u16>().is_ok());
+    match status {
+        Some(status) => format!("grok got no list of models (status {status})"),
+        None => "grok got no list of models: transport error".to_owned(),
+    }
+}
+
+/// There is no field for it.
+fn told_by(said: &str) -> Verdict {
     let status = said.split_once("(status ").or_else(|| said.split_once("Unauthorized ("));
     let status = status.map(|(_, rest)| rest.get(..3).unwrap_or_default()).unwrap_or_default();
     let low = said.to_lowercase();
@@ -186,7 +211,7 @@ fn failure(said: &str) -> Verdict {
         "" if any(&["sandbox could not", "refusing to start"]) => Reason::SandboxUnavailable,
         _ => Reason::VendorError,
     };
-    let unknown_model = any(&["unknown model id"]);
+    let unknown_model = any(&[UNKNOWN_MODEL]);
     let verdict = failed(reason.clone(), said);
     let hint = "`grok models` lists the models of this login; RELAY_MODEL_GROK and the preference \
                 lane.model choose one";
@@ -212,9 +237,11 @@ fn without_end(seen: &Seen, exit: &Exit<'_>) -> Verdict {
     if exit.code == Some(0) {
         return failed(Reason::ProtocolViolation, "grok ended without a last event");
     }
-    let said = exit.stderr.trim().trim_start_matches("Error: ").trim_start_matches("error: ");
+    let lines: Vec<&str> = exit.stderr.lines().filter(|line| !line.contains(NO_LIST)).collect();
+    let said = lines.join("\n");
+    let said = said.trim().trim_start_matches("Error: ").trim_start_matches("error: ");
     if exit.code == Some(1) && !said.is_empty() {
-        return failure(&plain(said));
+        return failure(&plain(said), exit);
     }
     let error = format!("grok {} without a last event: {said}", exit.ended());
     failed(Reason::VendorError, &error)

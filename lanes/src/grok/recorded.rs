@@ -177,6 +177,43 @@ fn a_vendor_that_answers_no() {
     }
 }
 
+/// Without the vendor's list every model is unknown to it.
+#[test]
+fn a_model_that_is_unknown_since_the_vendor_is_away() {
+    let network = "Network(reqwest::Error { kind: Request, url: \"https://api.x.ai/v1/models\", \
+                   source: hyper_util::client::legacy::Error(Connect, TunnelUnsuccessful) })";
+    let status = |status| format!("RequestFailed {{ status: {status}, body: \"boom\" }}");
+    for (why, reason) in [
+        (network.to_owned(), Reason::VendorUnreachable),
+        (status(503), Reason::VendorUnreachable),
+        (status(429), Reason::Quota { until_ms: None }),
+        (status(401), Reason::NotLoggedIn),
+        (status(404), Reason::VendorError),
+    ] {
+        let warning = "\u{1b}[2m2026-11-30T14:26:50Z\u{1b}[0m \u{1b}[33m WARN\u{1b}[0m Failed to fetch \
+                       models \u{1b}[3merror\u{1b}[0m\u{1b}[2m=\u{1b}[0m";
+        let model = "Error: Couldn't set model 'x': Invalid params: \"unknown model id\". Run 'grok \
+                     models' to see available models.";
+        let stderr = format!("{warning}{why}\n{model}\n");
+        let exit = Exit { stderr: &stderr, ..exit(1) };
+        for rows in [include_str!("../../tests/grok/no_model.jsonl"), ""] {
+            let (_, verdict) = read(rows, &exit);
+            assert_eq!(verdict.reason, reason, "{verdict:?}");
+            assert!(error(&verdict).contains("got no list of models"), "{verdict:?}");
+            assert!(!verdict.hint.unwrap_or_default().contains("RELAY_MODEL_GROK"));
+        }
+        // A run that ended otherwise is not judged by it.
+        let done = include_str!("../../tests/grok/done.jsonl");
+        assert_eq!(read(done, &Exit { code: Some(0), ..exit }).1.reason, Reason::Done);
+        let stderr = format!("{warning}{why}\nError: Not signed in.\n");
+        let (_, verdict) = read("", &Exit { stderr: &stderr, ..exit });
+        assert_eq!(
+            (verdict.reason.clone(), error(&verdict)),
+            (Reason::NotLoggedIn, "Not signed in.")
+        );
+    }
+}
+
 #[test]
 fn only_an_answer_of_the_vendor_is_an_answer() {
     let mut silent = super::reader();

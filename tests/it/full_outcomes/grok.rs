@@ -21,8 +21,10 @@ fn machine(row: &Row) -> Option<(House, Chat)> {
         for name in named.iter().filter(|name| name.ends_with("_BASE_URL")) {
             house.set(name, &format!("{NOBODY}/v1"));
         }
-        // Its own: of another one it learns from the vendor.
-        house.set("RELAY_MODEL_GROK", "");
+        // Its own, unless what it says of another one is looked at: it learns of those from the vendor.
+        if row.says.is_empty() {
+            house.set("RELAY_MODEL_GROK", "");
+        }
     }
     Some((house, chat))
 }
@@ -39,6 +41,7 @@ fn full_its_vendor_is_away_or_says_no() {
         [
             Row { named: "connections are refused", worker: &["--no-sandbox"], ..gone() },
             Row { named: "connections are refused, which the proxy tells", ..gone() },
+            Row { named: "refused, and a model is named", says: "no list of models", ..gone() },
             once(row("403", refuse(403, "no access"), "vendor_error")),
             once(row("404", refuse(404, "model gone"), "vendor_error")),
             once(row("503", refuse(503, "overloaded"), "vendor_unreachable")),

@@ -92,3 +92,19 @@ async fn kept_work_is_delivered_also_where_the_mirror_was_lost() {
     std::fs::remove_dir_all(shop.at.house.home.join("cache")).unwrap();
     shop.assert_retry_delivers(1, &["README.md"]);
 }
+
+/// As another machine finds it: a branch, and neither the mirror nor the bundle of the one that pushed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_was_pushed_is_gone_on_from_where_nothing_else_is_left() {
+    use crate::support::fake_github::Fault;
+    let shop = Shop::new(README, EDIT).await;
+    let fault = Fault::Refuse(422, Vec::new(), "Validation Failed");
+    shop.at.hub.next_goes_wrong("POST", "/pulls", fault);
+    shop.refused_and_kept("forge_refused (invalid)", &["README.md"]);
+    for left in ["cache", "kept"] {
+        std::fs::remove_dir_all(shop.at.house.home.join(left)).unwrap();
+    }
+    shop.retry();
+    shop.work();
+    shop.assert_delivered(1, &["README.md"]);
+}
