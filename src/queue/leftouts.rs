@@ -1,14 +1,17 @@
 //! What workers say at the bell that they take nothing of for now. In memory alone: it changes with
-//! each of their runs, and is only ever told to people.
+//! each of their runs, and is only ever told to people; the sites of one database tell each other.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
 
 use super::Queue;
 use crate::model::{LaneName, RepoName, Worker, WorkerId};
 
 /// What one worker leaves out, though it serves it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LeftOut {
     /// Lanes whose login the vendor refused.
     pub refused: Vec<LaneName>,
@@ -46,14 +49,18 @@ impl LeftOuts {
 }
 
 impl Queue {
-    /// Notes what a worker leaves out that holds the doorbell. What it said before is over.
-    pub fn leaves_out(&self, worker: &WorkerId, left: LeftOut) {
+    /// Notes what a worker leaves out that holds the doorbell, and says whether that is news. What it
+    /// said before is over.
+    pub fn leaves_out(&self, worker: &WorkerId, left: LeftOut) -> bool {
+        let nothing = LeftOut::default();
         self.inner.leftouts.with(|map| {
-            if left == LeftOut::default() {
+            let is_news = map.get(worker).unwrap_or(&nothing) != &left;
+            if left == nothing {
                 map.remove(worker);
             } else {
                 map.insert(worker.clone(), left);
             }
-        });
+            is_news
+        })
     }
 }

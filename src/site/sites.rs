@@ -19,6 +19,7 @@ pub(super) use line::Line;
 pub use seat::Seat;
 
 use crate::model::{InstanceId, LeaseRef, TaskId, Timestamp, WorkerId};
+use crate::queue::LeftOut;
 
 /// A site's place among the sites of its database.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub(super) enum Notice {
     Registered { worker: WorkerId, instance: InstanceId, ended: Vec<LeaseRef> },
     /// A worker said that it goes.
     Left { worker: WorkerId },
+    /// A worker takes nothing of some things for now.
+    LeavesOut { worker: WorkerId, left: LeftOut },
     /// People told a worker something.
     Ordered { worker: WorkerId },
     /// A token was made or revoked.

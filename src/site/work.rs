@@ -137,7 +137,9 @@ pub(super) async fn doorbell(
         site.queue.heard(worker);
         let (full, ending) = (except.clone(), query.ending);
         let left = LeftOut { refused, limited, full, ending };
-        site.queue.leaves_out(worker, left);
+        if site.queue.leaves_out(worker, left.clone()) {
+            site.sites.tell(Notice::LeavesOut { worker: worker.clone(), left });
+        }
         site.sites.heard(worker);
     }
     let ask = Ask {

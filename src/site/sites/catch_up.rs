@@ -91,6 +91,9 @@ async fn take(site: &Site, notice: Notice) -> Result<(), QueueError> {
             site.queue.forget(&worker);
             site.bell.left(&worker);
         }
+        Notice::LeavesOut { worker, left } => {
+            let _is_news = site.queue.leaves_out(&worker, left);
+        }
         Notice::Ordered { worker } => site.reread_order(&worker).await?,
         Notice::Tokens => site.reread().await?,
         Notice::Linked => site.linked.notify_one(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
-use relay::api::{Code, HeartbeatRequest, LeaseAnswer, LogQuery};
-use relay::model::{LeaseRef, StopReason, TaskState, WorkerState};
+use relay::api::{Code, DoorbellQuery, HeartbeatRequest, LeaseAnswer, LogQuery};
+use relay::model::{LeaseRef, StopReason, TaskState, WaitReason, WorkerState};
 
 use super::pair::{BEAT, Pair, eventually, moved, with_token};
 use crate::site::fixture::{Home, TestWorker, instance, until};
@@ -100,6 +100,26 @@ async fn pg_a_cancel_at_one_site_reaches_the_run_at_the_other() {
     // Nothing is taken for it any more, though this site gave the lease.
     let late = b.client.log(&lease.task, &worker.chunk(&lease, 0, "late\n")).await;
     assert_eq!(code(late), Code::LeaseLost);
+    pair.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_what_a_worker_leaves_out_is_the_reason_at_each_site() {
+    let Some(pair) = Pair::new().await else { return };
+    let (a, b) = (&pair.a, &pair.b);
+    let project = a.link("shop").await;
+    let worker = b.worker("w").await;
+    let task = a.add(&project, "claude").await;
+    let why = async || a.owner.site().queue.waiting(&task.id).await.expect("reasons").remove(0);
+    assert_eq!(why().await, WaitReason::Busy);
+    let query = DoorbellQuery { refused: Some("claude".to_owned()), ..worker.query(0, 0, 0) };
+    worker.client.doorbell(&query).await.expect("an answer");
+    Pair::heard(b, a).await;
+    let (lane, workers) = (task.lane.clone(), vec![worker.worker.name.clone()]);
+    assert_eq!(why().await, WaitReason::LoginRefused { lane, workers });
+    worker.ring(0, 0, 0).await;
+    Pair::heard(b, a).await;
+    assert_eq!(why().await, WaitReason::Busy);
     pair.close().await;
 }
 
