@@ -81,7 +81,7 @@ mod tests {
                 "/Users/ada/.harness/work/c.stores/0".into(),
             )],
             fixed: Vec::new(),
-            network: Network::Door { through: vec!["relay".into()] },
+            network: Network::Door { through: vec!["relay".into()], low_ports: false },
             cwd: "/Users/ada/.harness/work/c".into(),
         }
     }

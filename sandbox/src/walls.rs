@@ -37,6 +37,9 @@ pub enum Network {
     Door {
         /// The command and its arguments, before the program's own path.
         through: Vec<OsString>,
+        /// Whether what it leaves behind listens on ports below 1024 as well, which takes a right
+        /// over the run's network that the program itself never has.
+        low_ports: bool,
     },
     /// This machine's own network, with all that listens on it.
     Shared,
@@ -64,7 +67,20 @@ impl Walls {
     pub fn add_door(&mut self, folder: PathBuf, through: Vec<OsString>) {
         self.blank.retain(|path| !path.starts_with(&folder));
         self.shown.push(folder);
-        self.network = Network::Door { through };
+        self.network = Network::Door { through, low_ports: false };
+    }
+
+    /// Gives the run the same with doors on low ports: the hosts that these lead to have their
+    /// addresses from `hosts`, which stands in the place of the system's file at `at`.
+    pub fn add_named_doors(
+        &mut self,
+        folder: PathBuf,
+        through: Vec<OsString>,
+        (at, hosts): (PathBuf, PathBuf),
+    ) {
+        self.add_door(folder, through.clone());
+        self.fixed.push((at, hosts));
+        self.network = Network::Door { through, low_ports: true };
     }
 
     /// bubblewrap's arguments. `proc` is a `/proc` of the run's own that is mounted already;

@@ -12,6 +12,11 @@
 //! root's process namespace and its `/proc` are `unshare`'s: bwrap of root's covers parts of
 //! `/proc`, and then the kernel lets no sandbox inside mount one. Last comes a user namespace,
 //! since root would take the walls down: in it, it is root over nothing that was mounted before.
+//!
+//! A door on a low port takes a right over the network of the box. root has it until that last user
+//! namespace, so such a door is opened before it. Of an ordinary user's box nobody inside has it:
+//! bubblewrap makes its `/dev` in one user namespace, whose the network is, and ends in another. So
+//! a second bubblewrap makes a network of its own in there, and gives the door that one capability.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -71,6 +76,12 @@ impl Confinement {
         matches!(self, Self::Bubblewrap { .. } | Self::Unshare { bwrap: Some(_), .. })
     }
 
+    /// Whether a door on a low port is opened in it without a sandbox inside of it.
+    #[must_use]
+    pub const fn opens_low_ports(&self) -> bool {
+        matches!(self, Self::Unshare { bwrap: Some(_), .. })
+    }
+
     /// The bubblewrap that puts up its walls.
     #[must_use]
     pub fn bwrap(&self) -> Option<&Path> {
@@ -119,6 +130,10 @@ fn boxed(
     args: &[OsString],
 ) -> (PathBuf, Vec<OsString>) {
     let mut line: Vec<OsString> = Vec::new();
+    let (mut through, low_ports) = match walls.map(|walls| &walls.network) {
+        Some(Network::Door { through, low_ports }) if c.has_walls() => (&through[..], *low_ports),
+        _ => (&[][..], false),
+    };
     match c {
         Confinement::Bubblewrap { bwrap } => {
             line.push(bwrap.into());
@@ -128,6 +143,10 @@ fn boxed(
                 None => line.extend(ALL_OF_IT.map(OsString::from)),
             }
             line.push("--".into());
+            if low_ports {
+                line.push(bwrap.into());
+                line.extend(NETWORK_OF_ITS_OWN.map(OsString::from));
+            }
         }
         Confinement::Unshare { unshare, bwrap, setpriv } => {
             line.extend(dying_with_parent(setpriv.as_deref()));
@@ -138,7 +157,11 @@ fn boxed(
                 // It is the first process, and waits for orphans as one has to.
                 line.push(bwrap.into());
                 line.extend(walls.arguments(true));
-                line.extend([OsString::from("--"), unshare.into()]);
+                line.push("--".into());
+                if low_ports {
+                    line.extend_from_slice(std::mem::take(&mut through));
+                }
+                line.push(unshare.into());
                 line.extend(["--user", "--map-root-user", "--"].map(OsString::from));
             } else {
                 line.extend(INIT.map(OsString::from));
@@ -146,14 +169,25 @@ fn boxed(
         }
         Confinement::Bare { setpriv } => line.extend(dying_with_parent(setpriv.as_deref())),
     }
-    if let (true, Some(Walls { network: Network::Door { through }, .. })) = (c.has_walls(), walls) {
-        line.extend_from_slice(through);
-    }
+    line.extend_from_slice(through);
     line.push(program.into());
     line.extend_from_slice(args);
     let program = line.remove(0);
     (program.into(), line)
 }
+
+/// A second bubblewrap's, with all of the box as it is.
+const NETWORK_OF_ITS_OWN: [&str; 9] = [
+    "--die-with-parent",
+    "--unshare-user",
+    "--unshare-net",
+    "--dev-bind",
+    "/",
+    "/",
+    "--cap-add",
+    "CAP_NET_BIND_SERVICE",
+    "--",
+];
 
 const ALL_OF_IT: [&str; 5] = ["--dev-bind", "/", "/", "--proc", "/proc"];
 
@@ -263,5 +297,24 @@ mod tests {
         }
         let without = choose(&Tools { bwrap: None, ..tools() }, true);
         assert!(!line(&without).contains("__door"));
+    }
+
+    #[test]
+    fn a_door_on_a_low_port_is_opened_by_who_may_and_the_program_may_not() {
+        let mut walls = Walls { cwd: "/w".into(), ..Walls::default() };
+        let through = ["/bin/relay", "__door"].map(OsString::from).into();
+        let hosts = ("/etc/hosts".into(), "/w.door/hosts".into());
+        walls.add_named_doors("/w.door".into(), through, hosts);
+        let line = |root| {
+            let line = line(wall_in(&choose(&tools(), root), &walls, Path::new("/opt/agent"), &[]));
+            assert!(line.contains("|--ro-bind|/w.door/hosts|/etc/hosts|"), "{line}");
+            line
+        };
+        let root = "|--chdir|/w|--|/bin/relay|__door\
+                    |/usr/bin/unshare|--user|--map-root-user|--|/opt/agent";
+        assert!(line(true).ends_with(root), "{}", line(true));
+        let user = "|--chdir|/w|--|/usr/bin/bwrap|--die-with-parent|--unshare-user|--unshare-net\
+                    |--dev-bind|/|/|--cap-add|CAP_NET_BIND_SERVICE|--|/bin/relay|__door|/opt/agent";
+        assert!(line(false).ends_with(user), "{}", line(false));
     }
 }

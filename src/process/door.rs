@@ -1,15 +1,18 @@
-//! The door in the box: `relay __door SOCKET PROGRAM ARGS…` runs in the network namespace of the
-//! run, where nobody but the run is, and becomes the program.
+//! The door in the box: `relay __door SOCKET NAMED PROGRAM ARGS…` runs in the network namespace of
+//! the run, where nobody but the run is, and becomes the program.
 //!
 //! Before that it listens on the namespace's loopback and hands the listening socket itself to the
 //! worker. A socket stays in the namespace it was made in, so that the worker answers there, from
 //! outside, and nothing of relay's is left in the box that a lane could end or that had to be ended.
+//!
+//! NAMED is the number of further doors, each for one host: a program that asks no proxy connects to
+//! that host's own port at [`named_address`].
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -32,6 +35,12 @@ pub const KNOCK: &str = "__knock";
 /// it is free: outside of what the system gives out by itself, and nobody's by habit.
 pub const DOOR_PORT: u16 = 18_123;
 
+/// The most named doors of a run.
+pub const MOST_NAMED: usize = 8;
+
+/// The port of a named door: that of a host itself, since its program connects to no other.
+const NAMED_PORT: u16 = 443;
+
 /// The exit code of a door that could not be opened, as of other wrappers.
 const NO_DOOR: u8 = 125;
 
@@ -44,12 +53,18 @@ const TAKEN: u8 = b'.';
 /// The longest path that `bind` and `connect` take.
 const PATH_MAX: usize = 100;
 
+/// Where the named door `at` listens on the loopback of the run; the first is 0.
+#[must_use]
+pub fn named_address(at: u8) -> SocketAddrV4 {
+    // 127.0.1.1 is the machine's own name on Debian.
+    SocketAddrV4::new(Ipv4Addr::new(127, 0, 1, at.saturating_add(2)), NAMED_PORT)
+}
+
 /// Opens the door and becomes the program.
 #[must_use]
 pub fn door_main(args: &[OsString]) -> ExitCode {
-    let [socket, program, args @ ..] = args else { return ExitCode::from(NO_DOOR) };
-    let opened = TcpListener::bind((Ipv4Addr::LOCALHOST, DOOR_PORT))
-        .and_then(|door| hand_over(Path::new(socket), &door));
+    let [socket, named, program, args @ ..] = args else { return ExitCode::from(NO_DOOR) };
+    let opened = open(named).and_then(|doors| hand_over(Path::new(socket), &doors));
     let error = match opened {
         Ok(()) => {
             #[expect(clippy::disallowed_methods, reason = "this is the room that spawns")]
@@ -63,6 +78,30 @@ pub fn door_main(args: &[OsString]) -> ExitCode {
     let said = format!("relay: the door of the box: {error}\n");
     let _ = io::stderr().write_all(said.as_bytes());
     ExitCode::from(NO_DOOR)
+}
+
+/// All doors of a run, and then no right to open one: where it took a capability to listen on a low
+/// port, the program does not inherit it.
+fn open(named: &OsStr) -> io::Result<Vec<TcpListener>> {
+    let named: u8 =
+        named.to_str().and_then(|n| n.parse().ok()).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut doors = vec![TcpListener::bind((Ipv4Addr::LOCALHOST, DOOR_PORT))?];
+    for at in 0..named {
+        doors.push(TcpListener::bind(named_address(at))?);
+    }
+    #[cfg(target_os = "linux")]
+    leave_no_right()?;
+    Ok(doors)
+}
+
+/// Who is no root keeps no capability as it becomes another program but those of these two sets.
+#[cfg(target_os = "linux")]
+fn leave_no_right() -> io::Result<()> {
+    use rustix::thread::{CapabilitySet, CapabilitySets};
+    rustix::thread::clear_ambient_capability_set()?;
+    let inheritable = CapabilitySet::empty();
+    let sets = CapabilitySets { inheritable, ..rustix::thread::capabilities(None)? };
+    Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
 /// In the box: whether somebody answers at the door.
@@ -83,18 +122,20 @@ pub fn knock_main() -> ExitCode {
     code
 }
 
-/// Gives `door` to whoever listens at `socket`, and waits until it was taken.
+/// Gives `doors` to whoever listens at `socket`, and waits until they were taken.
 ///
 /// # Errors
-/// Where nobody is there or takes it.
-pub fn hand_over(socket: &Path, door: &TcpListener) -> io::Result<()> {
+/// Where nobody is there or takes them.
+pub fn hand_over(socket: &Path, doors: &[TcpListener]) -> io::Result<()> {
     let (path, _folder) = short(socket)?;
     let mut worker = UnixStream::connect(path)?;
     worker.set_read_timeout(Some(PATIENCE))?;
-    let fds = [door.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let fds: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_NAMED + 1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     // No signal comes of a worker that is gone: Rust's start has the one of broken pipes ignored.
     sendmsg(&worker, &[IoSlice::new(&[TAKEN])], &mut control, SendFlags::empty())?;
     let mut said = [0];
@@ -112,21 +153,28 @@ pub fn meet(socket: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Takes the door over from what stands in the box.
+/// Takes the doors over from what stands in the box, the one to the proxy first.
 ///
 /// # Errors
-/// Where whoever connected hands over no socket.
-pub async fn take_over(from: &tokio::net::UnixStream) -> io::Result<tokio::net::TcpListener> {
-    let door = from.async_io(tokio::io::Interest::READABLE, || receive(from)).await?;
+/// Where whoever connected hands over no sockets.
+pub async fn take_over(from: &tokio::net::UnixStream) -> io::Result<Vec<tokio::net::TcpListener>> {
+    let doors = from.async_io(tokio::io::Interest::READABLE, || receive(from)).await?;
+    let doors = doors.into_iter().map(taken).collect::<io::Result<Vec<_>>>()?;
+    if doors.is_empty() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    from.async_io(tokio::io::Interest::WRITABLE, || Ok(rustix::io::write(from, &[TAKEN])?)).await?;
+    Ok(doors)
+}
+
+/// Whatever came is a socket that listens on a loopback, or it is not used.
+fn taken(door: OwnedFd) -> io::Result<tokio::net::TcpListener> {
     let door = TcpListener::from(door);
-    // Whatever came is a socket that listens on a loopback, or it is not used.
     if !door.local_addr()?.ip().is_loopback() {
         return Err(io::ErrorKind::InvalidData.into());
     }
     door.set_nonblocking(true)?;
-    let door = tokio::net::TcpListener::from_std(door)?;
-    from.async_io(tokio::io::Interest::WRITABLE, || Ok(rustix::io::write(from, &[TAKEN])?)).await?;
-    Ok(door)
+    tokio::net::TcpListener::from_std(door)
 }
 
 /// No program that the worker starts meanwhile gets the socket. Elsewhere there is no box, and so no
@@ -136,17 +184,17 @@ const RECEIVED: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 #[cfg(not(target_os = "linux"))]
 const RECEIVED: RecvFlags = RecvFlags::empty();
 
-fn receive(from: &tokio::net::UnixStream) -> io::Result<OwnedFd> {
+fn receive(from: &tokio::net::UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut said = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_NAMED + 1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut text = [IoSliceMut::new(&mut said)];
     recvmsg(from, &mut text, &mut control, RECEIVED)?;
-    let mut received = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+    let received = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
     });
-    received.next().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    Ok(received.flatten().collect())
 }
 
 /// A path that the system takes: a long one is reached through its opened folder.
@@ -183,7 +231,22 @@ mod tests {
     async fn taken(socket: &Path, fd: Option<OwnedFd>) -> io::Result<tokio::net::TcpListener> {
         let meeting = tokio::net::UnixListener::from_std(meet(socket)?)?;
         let _knocking = knock(socket, fd);
-        take_over(&meeting.accept().await?.0).await
+        Ok(take_over(&meeting.accept().await?.0).await?.remove(0))
+    }
+
+    #[tokio::test]
+    async fn all_doors_come_over_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let inside = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let inside: Vec<_> = (0..=MOST_NAMED).map(inside).collect();
+        let at: Vec<_> = inside.iter().map(|door| door.local_addr().unwrap()).collect();
+        let meeting = tokio::net::UnixListener::from_std(meet(&socket).unwrap()).unwrap();
+        let handing = tokio::task::spawn_blocking(move || hand_over(&socket, &inside));
+        let doors = take_over(&meeting.accept().await.unwrap().0).await.unwrap();
+        handing.await.unwrap().unwrap();
+        let taken: Vec<_> = doors.iter().map(|door| door.local_addr().unwrap()).collect();
+        assert_eq!(taken, at);
     }
 
     #[tokio::test]

@@ -25,7 +25,10 @@ mod tail;
 mod tree;
 mod wire;
 
-pub use door::{DOOR, DOOR_PORT, KNOCK, door_main, hand_over, knock_main, meet, take_over};
+pub use door::{
+    DOOR, DOOR_PORT, KNOCK, MOST_NAMED, door_main, hand_over, knock_main, meet, named_address,
+    take_over,
+};
 pub use lane::{EndedBy, LaneEnd, LaneLimits, LaneRun, run_lane};
 pub use marked::{
     WORKS_FOR, kill_marked, kill_orphaned_commands, own_mark, wake_orphaned_supervisors,

@@ -1,5 +1,6 @@
 //! A run's way out over real sockets: the proxy behind a door, as a program in the box meets it.
 
+mod named;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ impl Names for Book {
 /// A run with a door, and a program at it.
 struct Run {
     door: SocketAddr,
+    /// Those that lead to one host each.
+    named: Vec<SocketAddr>,
     folder: tempfile::TempDir,
     lines: Arc<Mutex<Vec<String>>>,
     book: Arc<Book>,
@@ -61,6 +64,16 @@ impl Run {
         limits: Limits,
         outward: Option<Outward>,
     ) -> Self {
+        Self::naming(listed, names, limits, outward, &[]).await
+    }
+
+    async fn naming(
+        listed: &str,
+        names: &[(&'static str, &[&str])],
+        limits: Limits,
+        outward: Option<Outward>,
+        hosts: &'static [&'static str],
+    ) -> Self {
         let addresses = |all: &[&str]| all.iter().map(|ip| ip.parse().unwrap()).collect();
         let names = names.iter().map(|(name, all)| (*name, addresses(all))).collect();
         let book = Arc::new(Book { names, ..Book::default() });
@@ -69,15 +82,18 @@ impl Run {
         let folder = tempfile::tempdir().unwrap();
         let allowed = AllowList::of_lane("process:x", &parse_domains(listed).unwrap());
         let door = Door::open(folder.path().join("c.door"), allowed, &egress).unwrap();
+        let door = door.naming(hosts).unwrap();
         let socket = door.folder().join("s");
         let (lines, stop) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(Notify::new()));
         let (to, stopped) = (Arc::clone(&lines), Arc::clone(&stop));
         let tell = Box::new(move |line: &str| to.lock().unwrap().push(line.to_owned()));
         let serving = tokio::spawn(async move { door.beside(stopped.notified(), tell).await });
-        let inside = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let at = inside.local_addr().unwrap();
+        let listen = |_| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let inside: Vec<_> = (0..=hosts.len()).map(listen).collect();
+        let mut named: Vec<_> = inside.iter().map(|door| door.local_addr().unwrap()).collect();
+        let door = named.remove(0);
         tokio::task::spawn_blocking(move || hand_over(&socket, &inside).unwrap()).await.unwrap();
-        Self { door: at, folder, lines, book, stop, serving }
+        Self { door, named, folder, lines, book, stop, serving }
     }
 
     /// Says something to the proxy and gives all that it answers.

@@ -6,11 +6,14 @@
 //! program ─► 127.0.0.1:DOOR_PORT ═══╪═► Proxy ─► list ─► lookup ─► address ─► the internet
 //! ```
 //!
+//! A program that asks no proxy gets a door more for each of the few hosts it needs ([`named`]).
+//!
 //! What listens in the box is a socket that `relay __door` made there and handed over. Nothing here
 //! outlives the run: the proxy and its tunnels are one future beside it.
 
 mod head;
 mod hello;
+mod named;
 mod outward;
 mod pass;
 mod passed;
@@ -32,8 +35,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use relay_sandbox::Walls;
 use relay_sandbox::egress::AllowList;
 
+use self::named::Named;
 use self::proxy::Proxy;
 use self::told::{Tell, Told};
 use crate::client::Outward;
@@ -105,6 +111,7 @@ pub struct Door {
     folder: Folder,
     meeting: UnixListener,
     allowed: AllowList,
+    named: Named,
     egress: Egress,
 }
 
@@ -136,7 +143,27 @@ impl Door {
         std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
         let folder = Folder(std::fs::canonicalize(folder)?);
         let meeting = meet(&folder.socket())?;
-        Ok(Self { folder, meeting, allowed, egress: egress.clone() })
+        let named = Named::default();
+        Ok(Self { folder, meeting, allowed, named, egress: egress.clone() })
+    }
+
+    /// Gives each of `hosts` a door of its own, at which a program need not say where it wants to
+    /// go. What may go through is the same.
+    ///
+    /// # Errors
+    /// When the box cannot be told their addresses.
+    pub fn naming(mut self, hosts: &'static [&'static str]) -> io::Result<Self> {
+        self.named = Named::of(hosts, &self.folder.0)?;
+        Ok(self)
+    }
+
+    /// Puts it into a run's `walls`.
+    pub fn stand_in(&self, walls: &mut Walls) {
+        let (folder, through) = (self.folder.0.clone(), self.through());
+        match self.named.table() {
+            None => walls.add_door(folder, through),
+            Some(table) => walls.add_named_doors(folder, through, table),
+        }
     }
 
     /// Where it is met.
@@ -148,7 +175,13 @@ impl Door {
     /// What a program in the box is run through.
     #[must_use]
     pub fn through(&self) -> Vec<OsString> {
-        vec![self.egress.relay.clone().into(), DOOR.into(), self.folder.socket().into()]
+        let count = self.named.count().to_string();
+        vec![
+            self.egress.relay.clone().into(),
+            DOOR.into(),
+            self.folder.socket().into(),
+            count.into(),
+        ]
     }
 
     /// What a program is told of it. The hosts of this machine that the operator listed are asked
@@ -174,10 +207,10 @@ impl Door {
 
     /// Waits for `run`, and serves it meanwhile. Each refusal is told once, by the host's name.
     pub async fn beside<T>(self, run: impl Future<Output = T>, tell: Tell) -> (T, Traffic) {
-        let Self { folder, meeting, allowed, egress } = self;
+        let Self { folder, meeting, allowed, named, egress } = self;
         let proxy = Arc::new(Proxy::new(allowed, &egress, Told::new(tell)));
         let opened = AtomicBool::new(false);
-        let serving = serve(folder, meeting, &proxy, &opened);
+        let serving = serve(folder, meeting, &named, &proxy, &opened);
         let end = tokio::select! {
             end = run => end,
             () = serving => std::future::pending().await,
@@ -187,8 +220,14 @@ impl Door {
     }
 }
 
-/// Takes the door over from the box and serves at it for as long as it is asked to.
-async fn serve(folder: Folder, meeting: UnixListener, proxy: &Arc<Proxy>, opened: &AtomicBool) {
+/// Takes the doors over from the box and serves at them for as long as it is asked to.
+async fn serve(
+    folder: Folder,
+    meeting: UnixListener,
+    named: &Named,
+    proxy: &Arc<Proxy>,
+    opened: &AtomicBool,
+) {
     let taken = async {
         let meeting = tokio::net::UnixListener::from_std(meeting)?;
         take_over(&meeting.accept().await?.0).await
@@ -197,9 +236,11 @@ async fn serve(folder: Folder, meeting: UnixListener, proxy: &Arc<Proxy>, opened
     // Nobody is met here a second time.
     drop(folder);
     match taken {
-        Ok(door) => {
+        Ok(doors) => {
             opened.store(true, Ordering::Relaxed);
-            proxy::serve(door, proxy).await;
+            let places = std::iter::once(None).chain(named.hosts().map(Some));
+            let serving = doors.into_iter().zip(places);
+            join_all(serving.map(|(door, host)| proxy::serve(door, host, proxy))).await;
         }
         Err(error) => tracing::warn!(%error, "the box has no door"),
     }

@@ -61,8 +61,9 @@ enum No {
     Away { to: Destination, why: String },
 }
 
-/// Serves whoever connects to `door`, until it is dropped, and its tunnels with it.
-pub(super) async fn serve(door: TcpListener, proxy: &Arc<Proxy>) {
+/// Serves whoever connects to `door`, until it is dropped, and its tunnels with it. At a `named` one
+/// a connection is what `CONNECT` to that host is at the other.
+pub(super) async fn serve(door: TcpListener, named: Option<Destination>, proxy: &Arc<Proxy>) {
     let mut tunnels = JoinSet::new();
     loop {
         tokio::select! {
@@ -70,8 +71,8 @@ pub(super) async fn serve(door: TcpListener, proxy: &Arc<Proxy>) {
                 Ok((client, _)) => {
                     // One that has no place holds no descriptor of the worker's.
                     if let Some(place) = proxy.place() {
-                        let proxy = Arc::clone(proxy);
-                        tunnels.spawn(async move { proxy.answer(client, place).await });
+                        let (proxy, named) = (Arc::clone(proxy), named.clone());
+                        tunnels.spawn(async move { proxy.answer(client, place, named).await });
                     }
                 }
                 Err(_) => tokio::time::sleep(SHORT).await,
@@ -114,21 +115,27 @@ impl Proxy {
         None
     }
 
-    async fn answer(&self, mut client: TcpStream, place: Place) {
+    async fn answer(&self, mut client: TcpStream, place: Place, named: Option<Destination>) {
         let _only_slower = client.set_nodelay(true);
-        let led = if place.is_full { Err(No::Full) } else { self.lead(&mut client).await };
+        // Whoever asked nothing of a proxy would not know its answer.
+        let says = named.is_none();
+        let led = if place.is_full { Err(No::Full) } else { self.lead(&mut client, named).await };
         if let Err(no) = led {
             self.tell(&no);
-            let _gone = tokio::time::timeout(LEAVING, say_no(&mut client, &no)).await;
+            if says {
+                let _gone = tokio::time::timeout(LEAVING, say_no(&mut client, &no)).await;
+            }
         }
         drop(client);
         drop(place.permit);
     }
 
-    async fn lead(&self, client: &mut TcpStream) -> Result<(), No> {
-        let read = tokio::time::timeout(self.limits.head, head::read(client));
-        let (head, rest) = read.await.map_err(|_| No::Slow)?.map_err(No::Bad)?;
-        let asked = head::asked(&head).map_err(No::Bad)?;
+    async fn lead(&self, client: &mut TcpStream, named: Option<Destination>) -> Result<(), No> {
+        let says = named.is_none();
+        let (asked, rest) = match named {
+            Some(to) => (Asked::Tunnel(to), Vec::new()),
+            None => self.ask(client).await?,
+        };
         let to = match &asked {
             Asked::Tunnel(to) | Asked::Forward { to, .. } => to.clone(),
         };
@@ -138,7 +145,8 @@ impl Proxy {
         self.led.fetch_add(1, Ordering::Relaxed);
         let (begun, may) = match &asked {
             Asked::Tunnel(to) => {
-                let answer = [b"HTTP/1.1 200 OK\r\n\r\n", &line.said[..]].concat();
+                let opened: &[u8] = if says { b"HTTP/1.1 200 OK\r\n\r\n" } else { b"" };
+                let answer = [opened, &line.said[..]].concat();
                 // What the operator named with its port has a name of the operator's choice.
                 let may = if grant == Grant::Public { May::Reach(&to.host) } else { May::Anything };
                 (client.write_all(&answer).await, may)
@@ -155,6 +163,13 @@ impl Proxy {
             self.tell(&refused(why));
         }
         Ok(())
+    }
+
+    /// What the client says that it wants, and what it has said behind that.
+    async fn ask(&self, client: &mut TcpStream) -> Result<(Asked, Vec<u8>), No> {
+        let read = tokio::time::timeout(self.limits.head, head::read(client));
+        let (head, rest) = read.await.map_err(|_| No::Slow)?.map_err(No::Bad)?;
+        Ok((head::asked(&head).map_err(No::Bad)?, rest))
     }
 
     async fn line(&self, to: &Destination, grant: Grant, tunnel: bool) -> Result<Line, No> {

@@ -37,7 +37,7 @@ pub async fn try_door(
         .and_then(|()| Door::open(view.relay_home.join(name), AllowList::of_lane("", &[]), egress));
     let door = door.map_err(|error| untried(error.to_string()))?;
     let mut walls = View { programs: &[&egress.relay], ..*view }.walls();
-    walls.add_door(door.folder().to_owned(), door.through());
+    door.stand_in(&mut walls);
     let (path, args) = wall_in(confinement, &walls, &egress.relay, &[OsString::from(KNOCK)]);
     let program =
         Program { path, args, env: Vec::new(), cwd: PathBuf::from("/"), stdin: Vec::new() };

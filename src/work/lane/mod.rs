@@ -333,7 +333,7 @@ impl Lanes {
         };
         let mut walls = view.walls();
         match door {
-            Some(door) => walls.add_door(door.folder().to_owned(), door.through()),
+            Some(door) => door.stand_in(&mut walls),
             None => walls.network = Network::Shared,
         }
         let program = walls::at(lane.program);

@@ -169,7 +169,7 @@ impl Machine {
         .walls();
         let door = wall.has_walls().then(|| self.door(model, relay.clone()));
         if let Some(door) = &door {
-            walls.add_door(door.folder().to_owned(), door.through());
+            door.stand_in(&mut walls);
             env.extend(door.environment());
         }
         let (path, args) = wall_in(wall, &walls, program, &call.args);
