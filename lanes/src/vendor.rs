@@ -10,8 +10,10 @@ const ADDRESS: &str = "_BASE_URL";
 /// A vendor's program.
 #[derive(Clone, Copy, Debug)]
 pub struct Vendor {
-    /// The lane it serves, which is also the program's name on `PATH`.
+    /// The lane it serves.
     pub lane: &'static str,
+    /// The program's name on `PATH`: the lane's, unless it serves that of another vendor.
+    pub program: &'static str,
     /// Arguments that make it print its version.
     pub version_args: &'static [&'static str],
     /// Reads what it printed for its version.
@@ -37,6 +39,9 @@ pub struct Vendor {
     pub keys: &'static [&'static str],
     /// Places in the person's home, hidden from a run, that the program may be installed in.
     pub parts: &'static [&'static str],
+    /// The hosts that it looks up and connects to by itself, since it asks no proxy. None of one that
+    /// does.
+    pub doors: &'static [&'static str],
     /// Where its login is.
     pub home: Home,
 }
@@ -45,8 +50,8 @@ pub struct Vendor {
 /// with a copy of the login alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
-    /// The variable that names another folder.
-    pub variable: &'static str,
+    /// The variable that names another folder, where there is one.
+    pub variable: Option<&'static str>,
     /// The folder, below the person's home.
     pub folder: &'static str,
     /// The login's file in it, a JSON object.
@@ -108,6 +113,21 @@ impl Vendor {
     /// The command that tells the login, for a person.
     #[must_use]
     pub fn asks_login(&self) -> String {
-        format!("{} {}", self.lane, self.login_args.join(" "))
+        format!("{} {}", self.program, self.login_args.join(" "))
+    }
+
+    /// The program's name where it is not the vendor's own.
+    #[must_use]
+    pub fn through(&self) -> Option<&'static str> {
+        (self.program != self.lane).then_some(self.program)
+    }
+
+    /// Names it among all that run here.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.through() {
+            None => self.lane.to_owned(),
+            Some(program) => format!("{program}-{}", self.lane),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use relay_lanes::{VENDORS, Vendor};
+use relay_lanes::{VENDORS, Vendor, fx};
 use relay_sandbox::{STORES, Tools};
 
 use super::config::Config;
@@ -16,7 +16,7 @@ use crate::forge::github::{Accounts, Login, PersonsLogin, host_of};
 use crate::model::{Clock, ForgeProblem, Secret, WorkerName};
 use crate::work::boxing::{Boxing, try_box};
 use crate::work::egress::Egress;
-use crate::work::lane::{Installed, Lanes};
+use crate::work::lane::{Installed, Lanes, chosen_model};
 use crate::work::login::{Logins, Place};
 use crate::work::probe::Versions;
 
@@ -35,7 +35,6 @@ pub(super) fn lanes_with(
     let config = &context.config;
     Lanes {
         vendors: VENDORS.iter().map(|vendor| installed(config, vendor)).collect(),
-        fx: config.program(relay_lanes::fx::PROGRAM),
         process_dir: config.lanes_folder(),
         boxing,
         sandbox,
@@ -59,16 +58,39 @@ pub(super) fn egress(config: &Config) -> Egress {
     Egress::new(relay, config.outward.clone(), config.lane_network_shared)
 }
 
-/// A vendor's program, with the person's login of it where that is a file.
+/// What serves a vendor's lane: its own program, or fx where that alone has a login which a run
+/// would find.
 pub(super) fn installed(config: &Config, vendor: &'static Vendor) -> Installed {
-    let moved = config.environment.get(OsStr::new(vendor.home.variable)).filter(|v| !v.is_empty());
+    let own = of(config, vendor);
+    let through = || fx::VENDORS.iter().find(|fx| fx.lane == vendor.lane).map(|fx| of(config, fx));
+    let has_key = vendor.secret_keys().any(|key| {
+        let given = config.environment.get(OsStr::new(key)).is_some_and(|key| !key.is_empty());
+        given && config.lane_env.iter().any(|name| name == key)
+    });
+    let path = config.path_variable();
+    let serves = own.can_start(Some(&path)) && (own.has_login() || has_key);
+    let fx = through().filter(|fx| !serves && fx.program.is_some() && fx.has_login());
+    fx.unwrap_or(own)
+}
+
+/// The logins of all programs that could serve a lane, whether they do or not.
+pub(super) fn logins(config: &Config) -> impl Iterator<Item = Logins> {
+    let all = VENDORS.iter().chain(fx::VENDORS);
+    all.filter_map(|vendor| of(config, vendor).logins)
+}
+
+/// A program, with the person's login of it where that is a file.
+fn of(config: &Config, vendor: &'static Vendor) -> Installed {
+    let variable = vendor.home.variable.map(OsStr::new);
+    let moved = variable.and_then(|name| config.environment.get(name)).filter(|v| !v.is_empty());
     let root = without_links(&config.home).join("vendor");
     let logins = || Logins::new(root, vendor, &config.user_home, moved.map(Path::new));
     let is_file = !vendor.home.keychain || cfg!(target_os = "linux");
     Installed {
         vendor,
-        program: config.program(vendor.lane),
+        program: config.program(vendor.program),
         model: config.models.get(vendor.lane).cloned(),
+        chosen: vendor.through().and_then(|_| chosen_model(&config.user_home, vendor)),
         place: Place::new(vendor, &config.user_home, moved.map(Path::new), is_file),
         logins: is_file.then(logins),
     }

@@ -51,6 +51,8 @@ pub struct Options {
 #[derive(Debug, Serialize)]
 struct Probed {
     lane: LaneName,
+    /// The program that did the lane's work, where it is not the vendor's own.
+    through: Option<&'static str>,
     /// Whether the model answered.
     answered: bool,
     program: Option<PathBuf>,
@@ -95,7 +97,7 @@ impl Options {
         installed.model = model.or_else(|| installed.model.take());
         let installed = installed.clone();
         if installed.program.is_none() {
-            let text = format!("the program `{lane}` is not on PATH");
+            let text = format!("the program `{}` is not on PATH", installed.vendor.program);
             return Err(Failure::new(Exit::NotReady, text).hint(installed.vendor.install).into());
         }
         let seat = self.seat(context, &lanes, &installed, &signal).await?;
@@ -159,6 +161,7 @@ async fn probe(
     let lane: LaneName = installed.vendor.lane.parse()?;
     let mut probed = Probed {
         lane,
+        through: installed.vendor.through(),
         answered: false,
         program: installed.program.clone(),
         version: None,
@@ -241,7 +244,9 @@ impl Probed {
             Some(reason) => (Tone::Bad, format!("did not answer: {reason}")),
             None => (Tone::Bad, "did not answer".to_owned()),
         };
-        let mut text = format!("{} {version} {}, {took}\n", self.lane, output.paint(tone, &how));
+        let through = self.through.map(|fx| format!(" through {fx}")).unwrap_or_default();
+        let how = output.paint(tone, &how);
+        let mut text = format!("{}{through} {version} {how}, {took}\n", self.lane);
         let mut field = |name: &str, value: &str| {
             text.push_str(&format!("  {name:<8} {}\n", one_line(value)));
         };

@@ -97,13 +97,13 @@ impl Logins {
     /// When it cannot be made.
     pub fn take(&self, name: &str) -> io::Result<Login> {
         private_folder(&self.root)?;
-        let name = format!("{name}.{}", self.vendor.lane);
+        let name = format!("{name}.{}", self.vendor.name());
         let lock_path = self.root.join(format!("{name}.lock"));
         let lock = lock(&lock_path)?
             .ok_or_else(|| io::Error::other(format!("{} is in use", lock_path.display())))?;
         let folder = self.root.join(name);
         remove_tree(&folder)?;
-        private_folder(&folder.join(self.vendor.lane))?;
+        private_folder(&folder.join(folder_of(self.vendor)))?;
         let mut login = self.open(folder, lock_path, lock)?;
         login.seen = None;
         if let (Some(beside), Some(path)) = (self.vendor.home.beside, &self.beside) {
@@ -120,7 +120,7 @@ impl Logins {
     /// Ends what workers that died left behind: a login that was refreshed is kept.
     pub fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.root) else { return };
-        let end = format!(".{}.lock", self.vendor.lane);
+        let end = format!(".{}.lock", self.vendor.name());
         for lock_path in entries.flatten().map(|entry| entry.path()) {
             let is_lock = lock_path.as_os_str().as_encoded_bytes().ends_with(end.as_bytes());
             if !is_lock || !fs::symlink_metadata(&lock_path).is_ok_and(|meta| meta.is_file()) {
@@ -141,7 +141,8 @@ impl Logins {
 
     fn open(&self, folder: PathBuf, lock_path: PathBuf, lock: File) -> io::Result<Login> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let home = Arc::new(openat(CWD, folder.join(self.vendor.lane), flags, Mode::empty())?);
+        let home =
+            Arc::new(openat(CWD, folder.join(folder_of(self.vendor)), flags, Mode::empty())?);
         let seen_path = lock_path.with_extension("seen");
         let seen = read(CWD, &seen_path, MOST).map(Value::Object);
         let (vendor, persons) = (self.vendor, self.persons.clone());
@@ -171,7 +172,13 @@ impl Login {
     /// The vendor's home (what [`relay_lanes::Home::variable`] names for the run).
     #[must_use]
     pub fn home(&self) -> PathBuf {
-        self.folder.join(self.vendor.lane)
+        self.folder.join(folder_of(self.vendor))
+    }
+
+    /// The person's folder that it stands in the place of, and itself, where no variable names it.
+    #[must_use]
+    pub fn replaces(&self) -> Option<(PathBuf, PathBuf)> {
+        self.vendor.home.variable.is_none().then(|| (self.persons.clone(), self.home()))
     }
 
     /// Whether there is a login in it.
@@ -325,7 +332,10 @@ impl Login {
     }
 
     /// Writes a file of the run's home, whatever the lane has put in its place.
-    fn put(&self, name: &str, value: &Value) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put(&self, name: &str, value: &Value) -> io::Result<()> {
         let new = format!("{name}.relay");
         let _not_there = unlinkat(&*self.home, &new, AtFlags::empty());
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -369,6 +379,12 @@ fn is_stale(lock: &Path) -> bool {
     let (Ok(now), Ok(touched)) = (now, touched) else { return false };
     // A time to come is from before the clock was set back.
     now.duration_since(touched).unwrap_or_else(|error| error.duration()) > STALE
+}
+
+/// The home's name in the run's folder. Of a program that finds it by its name alone it has that one,
+/// so that the run's folder may be the whole home as well.
+fn folder_of(vendor: &Vendor) -> &'static str {
+    if vendor.home.variable.is_some() { vendor.lane } else { vendor.home.folder }
 }
 
 fn remove(folder: &Path, lock_path: &Path) {

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use relay_lanes::VENDORS;
+use relay_lanes::{VENDORS, fx};
 use relay_sandbox::{Walls, hidden_paths, moved_logins};
 
 use super::login::lock_beside;
@@ -108,8 +108,9 @@ impl View<'_> {
     /// lock beside it, and with its whole folder: where a file is replaced, as by a refresh, what
     /// hides the file alone goes away.
     fn hide_linked_logins(&self, walls: &mut Walls, needed: &[PathBuf]) {
-        for vendor in VENDORS {
-            let moved = self.environment.get(OsStr::new(vendor.home.variable));
+        for vendor in VENDORS.iter().chain(fx::VENDORS) {
+            let variable = vendor.home.variable.map(OsStr::new);
+            let moved = variable.and_then(|name| self.environment.get(name));
             let moved = moved.filter(|value| !value.is_empty()).map(PathBuf::from);
             let folder = moved.unwrap_or_else(|| self.home.join(vendor.home.folder));
             let Ok(file) = fs::canonicalize(folder.join(vendor.home.file)) else { continue };

@@ -21,7 +21,10 @@ const GROK: &str = r#"case "$1" in
 --version) echo 'grok 1.0.41 (4220f3b224a6)';;
 models) echo 'You are logged in with grok.com.';;
 esac"#;
-const FX: &str = r#"echo '{"kind":"status","auth":"Codex subscription","connected_providers":["codex","grok"]}'"#;
+const FX: &str = r#"case "$1" in
+--version) echo 0.0.5;;
+status) echo '{"kind":"status","auth":"Codex subscription","connected_providers":["codex","grok"]}';;
+esac"#;
 
 /// A machine with nothing on its PATH but stand-ins.
 struct Desk(House);
@@ -51,6 +54,22 @@ impl Desk {
         let folder = self.0.dir.path().join(".codex");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("auth.json"), text).unwrap();
+    }
+
+    /// A login of fx's.
+    fn fx_login(&self, file: &str) {
+        let login = r#"{"version":1,"access_token":"a","refresh_token":"r","expires_at_ms":1,"account_id":"ada"}"#;
+        self.fx_file(file, login);
+    }
+
+    fn fx_settings(&self, text: &str) {
+        self.fx_file("settings.json", text);
+    }
+
+    fn fx_file(&self, file: &str, text: &str) {
+        let folder = self.0.dir.path().join(".fx");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(file), text).unwrap();
     }
 
     fn without(&self, name: &str) {
@@ -89,7 +108,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 /// Every program waits until all have been called: one after the other none would ever answer.
 #[test]
 fn every_program_is_asked_at_the_same_time() {
-    const CALLS: [&str; 11] = [
+    const CALLS: [&str; 10] = [
         "git",
         "gh",
         "systemctl",
@@ -100,7 +119,6 @@ fn every_program_is_asked_at_the_same_time() {
         "codex-login",
         "grok-version",
         "grok-models",
-        "fx-status",
     ];
     let desk = Desk::new();
     let arrived = desk.0.dir.path().join("arrived");
@@ -125,7 +143,7 @@ fn every_program_is_asked_at_the_same_time() {
         desk.program(name, &wait("box", "exit 0"));
     }
     // `claude --version` is the call `claude-version`.
-    for (name, answer) in [("claude", CLAUDE), ("codex", CODEX), ("grok", GROK), ("fx", FX)] {
+    for (name, answer) in [("claude", CLAUDE), ("codex", CODEX), ("grok", GROK)] {
         desk.program(name, &wait(&format!("{name}-${{1#--}}"), answer));
     }
     let report = desk.doctor();
@@ -309,21 +327,62 @@ fn a_machine_whose_site_others_work_for_needs_no_lane_of_its_own() {
 }
 
 #[test]
-fn a_login_that_only_fx_has_is_told_and_why_it_is_not_used() {
+fn a_lane_whose_login_only_fx_has_is_served_through_it() {
     let desk = Desk::new();
-    desk.without("codex");
     desk.program("fx", FX);
+    let own = |lane: &str| {
+        let lane = desk.lane(lane);
+        assert_eq!(
+            (&lane["through"], &lane["state"]),
+            (&Value::Null, &"served".into()),
+            "{lane:#}"
+        );
+    };
+    let through_fx = |lane: &str| {
+        let lane = desk.lane(lane);
+        assert_eq!(
+            (&lane["through"], &lane["state"]),
+            (&"fx".into(), &"served".into()),
+            "{lane:#}"
+        );
+        assert_eq!(text(&lane, "version"), "0.0.5");
+        assert!(text(&lane, "program").ends_with("/bin/fx"));
+        lane
+    };
+    // Without a login of its own it serves nothing.
+    own("codex");
+    desk.without("codex");
+    assert_eq!(text(&desk.lane("codex"), "detail"), "the program `codex` is not on PATH");
+
+    desk.fx_login("chatgpt-auth.json");
     let codex = desk.lane("codex");
-    assert_eq!(codex["state"], "missing", "{codex:#}");
-    let detail = text(&codex, "detail");
-    assert!(detail.contains("fx has a login for it, but relay does not run fx: "), "{detail}");
-    let grok = desk.lane("grok");
-    assert!(!text(&grok, "detail").contains("fx"), "it has a login of its own: {grok:#}");
+    assert_eq!((text(&codex, "through"), text(&codex, "state")), ("fx", "unfit"), "{codex:#}");
+    assert!(text(&codex, "hint").contains("RELAY_MODEL_CODEX"), "{codex:#}");
+    desk.fx_settings(r#"{"provider":"gateway","codex_model":"gpt-5.4-mini"}"#);
+    let codex = through_fx("codex");
+    assert_eq!(text(&codex, "detail"), "a ChatGPT login, through fx");
+    assert_eq!(text(&codex, "model"), "gpt-5.4-mini");
+    own("grok");
+    let shown = desk.relay(&["lane", "ls", "--patience", "60"]).ok();
+    assert!(shown.contains("a ChatGPT login, through fx"), "{shown}");
     let report = desk.doctor();
-    assert!(text(check(&report, "lane codex"), "seen").contains("relay does not run fx"));
+    assert_eq!(text(check(&report, "lane codex"), "seen"), "0.0.5: a ChatGPT login, through fx");
+    let status = desk.relay(&["work", "status"]).ok();
+    assert!(status.contains("\ncodex: served through fx"), "{status}");
+
+    // Where both have one it is the vendor's own, and where a run of that would have none, fx.
+    desk.program("codex", CODEX);
+    own("codex");
+    desk.codex_login("{}");
+    through_fx("codex");
+    desk.codex_login(r#"{"auth_mode":"apikey","OPENAI_API_KEY":"dummy"}"#);
+    fs::write(desk.0.bin.join("codex"), "#!/usr/bin/env nothing-here\n").unwrap();
+    through_fx("codex");
     // The viewer of JSON that npm has under this name.
     desk.program("fx", "echo 'open status: no such file' >&2; exit 1");
-    assert_eq!(text(&desk.lane("codex"), "detail"), "the program `codex` is not on PATH");
+    let codex = desk.lane("codex");
+    assert_eq!(text(&codex, "state"), "unclear", "{codex:#}");
+    assert!(text(&codex, "detail").contains("open status: no such file"), "{codex:#}");
 }
 
 /// docs/doctor.md tells this shape.
@@ -346,7 +405,7 @@ fn the_json_has_the_shape_that_is_documented() {
     }
     let fields = [
         "detail", "hint", "lane", "measured", "model", "program", "remarks", "served", "state",
-        "version",
+        "through", "version",
     ];
     for lane in report["lanes"].as_array().unwrap() {
         assert_eq!(keys(lane), fields);

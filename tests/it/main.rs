@@ -66,6 +66,7 @@ mod sites;
 mod support;
 #[cfg(target_os = "linux")]
 mod survivors;
+mod through_fx;
 mod tidy;
 mod tokens;
 #[cfg(target_os = "linux")]

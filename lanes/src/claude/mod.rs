@@ -27,6 +27,7 @@ pub const DEFAULT_MODEL: &str = "opus";
 /// The program.
 pub const VENDOR: Vendor = Vendor {
     lane: "claude",
+    program: "claude",
     version_args: &["--version"],
     version,
     measured: "2.1.332",
@@ -40,8 +41,9 @@ pub const VENDOR: Vendor = Vendor {
     keys: KEY_NAMES,
     // One way to install it puts the program into its own home.
     parts: &[".claude/local"],
+    doors: &[],
     home: Home {
-        variable: "CLAUDE_CONFIG_DIR",
+        variable: Some("CLAUDE_CONFIG_DIR"),
         folder: ".claude",
         file: ".credentials.json",
         each: false,

@@ -21,6 +21,7 @@ use crate::{Home, Reader, Vendor, known};
 /// The program.
 pub const VENDOR: Vendor = Vendor {
     lane: "codex",
+    program: "codex",
     version_args: &["--version"],
     version,
     measured: "0.171.0",
@@ -35,8 +36,9 @@ pub const VENDOR: Vendor = Vendor {
     keys: KEY_NAMES,
     // Its installer puts the program into its own home.
     parts: &[".codex/packages", ".codex/bin"],
+    doors: &[],
     home: Home {
-        variable: "CODEX_HOME",
+        variable: Some("CODEX_HOME"),
         folder: ".codex",
         file: "auth.json",
         each: false,

@@ -23,6 +23,7 @@ use crate::{Home, Reader, Vendor, known};
 /// The program.
 pub const VENDOR: Vendor = Vendor {
     lane: "grok",
+    program: "grok",
     version_args: &["--version"],
     version,
     measured: "1.0.41",
@@ -37,8 +38,9 @@ pub const VENDOR: Vendor = Vendor {
     keys: KEY_NAMES,
     // Its installer puts the program into its own home.
     parts: &[".grok/bin"],
+    doors: &[],
     home: Home {
-        variable: "GROK_HOME",
+        variable: Some("GROK_HOME"),
         folder: ".grok",
         file: "auth.json",
         each: true,

@@ -96,6 +96,7 @@ mod tests {
             state: if served { LaneState::Served } else { LaneState::NotLoggedIn },
             program: None,
             version: Some("2.1.332".to_owned()),
+            through: None,
             measured: Some("2.1.332"),
             model: None,
             detail: "seen".to_owned(),

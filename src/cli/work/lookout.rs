@@ -10,7 +10,7 @@ use crate::cli::config::Config;
 use crate::cli::context::Context;
 use crate::cli::machine;
 use crate::model::LaneName;
-use crate::work::lane::Lanes;
+use crate::work::lane::{Installed, Lanes};
 use crate::work::login::Whose;
 use crate::work::probe::{LaneState, LaneStatus, WORKER_PATIENCE, probe, process_statuses};
 use crate::work::{Found, Stamp};
@@ -61,13 +61,15 @@ impl<'a> Lookout<'a> {
 
     /// Tells a worker that serves `served` of other lanes, whenever there are; ends with the worker.
     pub(super) async fn tell(self, served: Vec<LaneName>, worker: mpsc::Sender<Found>) {
-        follow(&self.machine, self.seen, served, worker).await;
+        let by = served_by(&self.machine.lanes);
+        follow(&self.machine, self.seen, by, served, worker).await;
     }
 }
 
 async fn follow(
     machine: &impl Machine,
     mut last: Seen,
+    mut by: Vec<ServedBy>,
     mut served: Vec<LaneName>,
     worker: mpsc::Sender<Found>,
 ) {
@@ -85,13 +87,16 @@ async fn follow(
         (last, looks) = (seen, 0);
         let (lanes, found) = machine.found().await;
         lacks_answer = found.iter().any(is_unanswered);
-        let Some(now) = changed(&served, &found) else { continue };
+        // What serves a lane may be another program now.
+        let by_now = served_by(&lanes);
+        let moves = || (by_now != by).then(|| served.clone());
+        let Some(now) = changed(&served, &found).or_else(moves) else { continue };
         let (taken, answer) = oneshot::channel();
         if worker.send(Found { lanes, served: now.clone(), taken }).await.is_err() {
             return;
         }
         match answer.await {
-            Ok(()) => served = now,
+            Ok(()) => (served, by) = (now, by_now),
             Err(_) => lacks_answer = true,
         }
     }
@@ -146,6 +151,14 @@ fn configured(lanes: &Lanes) -> Vec<LaneName> {
     lanes.map(|lane| lane.lane).collect()
 }
 
+/// The program behind a vendor's lane, and the model that its own settings name.
+type ServedBy = (&'static str, Option<String>);
+
+fn served_by(lanes: &Lanes) -> Vec<ServedBy> {
+    let by = |known: &Installed| (known.vendor.program, known.chosen.clone());
+    lanes.vendors.iter().map(by).collect()
+}
+
 /// What to serve by what was `found`, where that differs from what is `served`; it may be nothing. A
 /// lane stays whose program did not answer, or is gone for a moment as in an update.
 fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
@@ -180,6 +193,7 @@ mod tests {
             state,
             program: None,
             version: None,
+            through: None,
             measured: None,
             model: None,
             detail: String::new(),
@@ -260,7 +274,7 @@ mod tests {
 
         async fn tells(&self, worker: mpsc::Sender<Found>) {
             let served = vec!["process:edit".parse().unwrap()];
-            follow(self, self.seen().await.unwrap(), served, worker).await;
+            follow(self, self.seen().await.unwrap(), served_by(&self.lanes), served, worker).await;
         }
     }
 

@@ -155,9 +155,7 @@ pub(in crate::cli) async fn work(
     if left > 0 {
         progress.line(&format!("ended {left} command(s) that a killed worker had left running"));
     }
-    for logins in lanes.vendors.iter().filter_map(|installed| installed.logins.as_ref()) {
-        logins.sweep();
-    }
+    machine::logins(&context.config).for_each(|logins| logins.sweep());
     let git = git(context, &home).await?;
     let clock = Arc::clone(&context.clock);
     let ids = context.ids();

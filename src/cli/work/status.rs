@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::super::context::Context;
 use super::super::exit::Exit;
 use super::super::logins::{LoginState, login_states};
+use super::super::machine;
 use super::super::output::{Output, Tone, one_line};
 use super::super::site::Site;
 use super::super::table::{Cell, Table};
@@ -41,11 +42,21 @@ struct Status {
     /// Lanes of this machine whose program passed relay's proxy by in its last run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     past_proxy: Vec<LaneName>,
+    /// Lanes of this machine that another program serves than the vendor's own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    through: Vec<Through>,
     /// Logins of this machine that nothing is taken for now: out of quota, refused, in use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     logins: Vec<LoginState>,
     /// The last lines of the service's log.
     log: Vec<String>,
+}
+
+/// A lane, and what serves it.
+#[derive(Debug, Serialize)]
+struct Through {
+    lane: LaneName,
+    program: &'static str,
 }
 
 /// So many lines of the log are shown.
@@ -65,9 +76,9 @@ impl Options {
         let (asked, service) = tokio::join!(context.ask(asking), service::status(context));
         let (running, kept_by, site, workers) = asked?;
         let past_proxy = passed_by(&context.config.home);
-        let logins = login_states(context);
+        let (through, logins) = (through(context), login_states(context));
         let log = logfile::last_lines(&context.config.home, LINES);
-        let status = Status { running, service, site, workers, past_proxy, logins, log };
+        let status = Status { running, service, site, workers, past_proxy, through, logins, log };
         if self.json {
             context.output.json(&status)?;
         } else {
@@ -108,8 +119,11 @@ impl Status {
         } else {
             text.push_str(&workers(&self.workers, now, context.output));
         }
-        if !self.logins.is_empty() {
+        if !self.logins.is_empty() || !self.through.is_empty() {
             text.push('\n');
+        }
+        for Through { lane, program } in &self.through {
+            text.push_str(&format!("{lane}: served through {program}\n"));
         }
         for login in &self.logins {
             text.push_str(&format!("{}: {}\n", login.lane, login.words(context.clock.now())));
@@ -129,6 +143,14 @@ impl Status {
         }
         text
     }
+}
+
+fn through(context: &Context) -> Vec<Through> {
+    let through = |vendor| {
+        let vendor = machine::installed(&context.config, vendor).vendor;
+        Some(Through { lane: vendor.lane.parse().ok()?, program: vendor.through()? })
+    };
+    relay_lanes::VENDORS.iter().copied().filter_map(through).collect()
 }
 
 /// `github.com: waiting until 14:05 UTC (secondary limit), reached 3s ago, 120 calls, 9 counted`.

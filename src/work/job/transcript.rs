@@ -21,6 +21,7 @@ impl Job {
             transcript: FORMAT,
             relay: env!("CARGO_PKG_VERSION").to_owned(),
             lane: lane.to_string(),
+            through: installed.and_then(|known| known.vendor.through()).map(str::to_owned),
             version,
             model: model.map(str::to_owned),
             task: self.claim.task.id.clone(),

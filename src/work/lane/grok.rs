@@ -114,7 +114,8 @@ impl Lanes {
     /// The program itself, where the one on PATH is the package's launcher: that one unpacks
     /// 166 MB into the home of every run.
     fn native(&self, found: &Path) -> Option<PathBuf> {
-        let moved = self.parent_env.get(OsStr::new(grok::VENDOR.home.variable));
+        let variable = grok::VENDOR.home.variable.map(OsStr::new);
+        let moved = variable.and_then(|name| self.parent_env.get(name));
         let moved = moved.filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = moved.unwrap_or_else(|| self.home.join(grok::VENDOR.home.folder));
         let native = home.join("bin").join(grok::VENDOR.lane);

@@ -3,6 +3,7 @@
 
 mod claude;
 mod codex;
+mod fx;
 mod grok;
 mod present;
 mod process;
@@ -25,6 +26,7 @@ use super::login::Login;
 use super::probe::Versions;
 use super::walls::{self, View};
 
+pub use self::fx::chosen_model;
 pub use self::present::Present;
 pub(super) use self::process::no_folder_text;
 pub use self::process::{LaneFileError, Place, misnamed_lanes, process_config, process_lanes};
@@ -41,10 +43,8 @@ const STALL: Duration = Duration::from_secs(600);
 /// What this machine has to run lanes with.
 #[derive(Clone)]
 pub struct Lanes {
-    /// The vendors' programs, here or not: one each of `relay_lanes::VENDORS`.
+    /// What serves the vendors' lanes, here or not: one each of `relay_lanes::VENDORS`.
     pub vendors: Vec<Installed>,
-    /// fx, where it is here: a program with logins of other vendors.
-    pub fx: Option<PathBuf>,
     /// Where process lanes are configured: `$RELAY_HOME/lanes`.
     pub process_dir: PathBuf,
     /// How a lane is confined on this machine.
@@ -176,6 +176,7 @@ impl Lanes {
             return self.prepare_process(brief);
         }
         match self.vendors.iter().find(|installed| installed.vendor.lane == lane.as_str()) {
+            Some(fx) if fx.vendor.through().is_some() => self.prepare_fx(brief, fx),
             Some(claude) if claude.vendor.lane == relay_lanes::claude::VENDOR.lane => {
                 self.prepare_claude(brief, claude)
             }
@@ -198,6 +199,7 @@ impl Lanes {
     /// That it cannot, in words.
     pub fn keeps(&self, vendor: &Vendor) -> Result<(), &'static str> {
         match vendor.lane {
+            _ if vendor.through().is_some() => self.box_of_fx().map(drop),
             lane if lane == relay_lanes::claude::VENDOR.lane => self.box_of_claude().map(drop),
             lane if lane == relay_lanes::codex::VENDOR.lane => self.box_of_codex().map(drop),
             _ => self.box_of_grok().map(drop),
@@ -292,7 +294,9 @@ impl Lanes {
         // Removed with the copy, as all that is named after it.
         folder.push(".door");
         let allowed = AllowList::of_lane(lane.as_str(), &self.extra_domains);
-        Door::open(folder.into(), allowed, &self.egress).map(Some).map_err(|error| {
+        let named = self.installed(lane).map_or(&[][..], |known| known.vendor.doors);
+        let door = Door::open(folder.into(), allowed, &self.egress);
+        door.and_then(|door| door.naming(named)).map(Some).map_err(|error| {
             let why = RepoProblem::Disk;
             Stop::new(StopReason::RepoUnusable { why }, format!("the door of the box: {error}"))
         })
@@ -306,10 +310,11 @@ impl Lanes {
         lane: &Described<'_>,
         door: Option<&Door>,
     ) -> Result<(PathBuf, Vec<OsString>), Stop> {
-        let stores = self.stores_of_run(place.folder).map_err(|error| {
+        let mut replaced = self.stores_of_run(place.folder).map_err(|error| {
             let why = RepoProblem::Disk;
             Stop::new(StopReason::RepoUnusable { why }, format!("the run's stores: {error}"))
         })?;
+        replaced.extend(lane.login.iter().filter_map(Login::replaces));
         let stands_in = lane.login.iter().filter_map(|login| login.stands_in());
         // By neither of its names: what the program reads there are its rules.
         let fixed: Vec<_> = stands_in
@@ -328,7 +333,7 @@ impl Lanes {
             own: &own,
             programs: &programs,
             given: lane.given,
-            replaced: &stores,
+            replaced: &replaced,
             fixed: &fixed,
         };
         let mut walls = view.walls();
@@ -358,11 +363,21 @@ impl Lanes {
 }
 
 /// What reads the output of a lane's program: of one that was asked for `model`, or, of a process
-/// lane's, for the job `key`. `None` for a lane that this relay does not have.
+/// lane's, for the job `key`. `through` names a program that served another vendor's lane. `None`
+/// for what this relay does not have.
 #[must_use]
-pub fn reader_of(lane: &LaneName, model: Option<&str>, key: &str) -> Option<Box<dyn Reader>> {
+pub fn reader_of(
+    lane: &LaneName,
+    through: Option<&str>,
+    model: Option<&str>,
+    key: &str,
+) -> Option<Box<dyn Reader>> {
     if lane.process_name().is_some() {
         return Some(relay_lanes::process::reader(key));
+    }
+    if let Some(program) = through {
+        let fx = relay_lanes::fx::VENDORS.iter().find(|fx| fx.lane == lane.as_str());
+        return fx.filter(|fx| fx.program == program).map(|_| relay_lanes::fx::reader());
     }
     match lane.as_str() {
         name if name == relay_lanes::claude::VENDOR.lane => Some(relay_lanes::claude::reader()),

@@ -1,7 +1,7 @@
 //! What the vendors' lanes have in common: a program with a login, a model, and a home of the run's
 //! own.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use relay_lanes::{VENDORS, Vendor, codex};
@@ -13,6 +13,7 @@ use crate::model::{
 };
 use crate::work::job::Stop;
 use crate::work::login::{Login, Logins, Place, Whose};
+use crate::work::probe::missing;
 use crate::work::quota::Marks;
 use crate::work::rest::{Rests, says_nothing};
 
@@ -26,6 +27,8 @@ pub struct Installed {
     /// The model it is asked for, where the environment names one (RELAY_MODEL_CLAUDE, …): it
     /// beats a preference.
     pub model: Option<String>,
+    /// The model that the person's own settings of a program name that takes them from no run.
+    pub chosen: Option<String>,
     /// Where its login is.
     pub place: Place,
     /// Where its homes of runs are made. `None` where its login is no file: claude's on macOS.
@@ -37,7 +40,28 @@ impl Installed {
     #[must_use]
     pub fn model<'a>(&'a self, preferences: &'a RunPreferences) -> Option<&'a str> {
         let preferred = preferences.model.as_ref().map(ModelName::as_str);
-        self.model.as_deref().or(preferred).or(self.vendor.default_model)
+        let own = self.chosen.as_deref().or(self.vendor.default_model);
+        self.model.as_deref().or(preferred).or(own)
+    }
+
+    /// Whether the program is here, and what runs it, on this PATH, where it is a script.
+    #[must_use]
+    pub fn can_start(&self, path: Option<&OsStr>) -> bool {
+        self.program.as_deref().is_some_and(|program| missing(program, path).is_none())
+    }
+
+    /// Whether there is a login that a run would get.
+    #[must_use]
+    pub fn has_login(&self) -> bool {
+        self.logins.as_ref().is_none_or(Logins::are_there)
+    }
+
+    /// What a lane lacks whose program chooses no model, where nobody named one, and what helps.
+    #[must_use]
+    pub fn lacks_model(&self) -> Option<(&'static str, &'static str)> {
+        let lacks =
+            self.vendor.through().is_some() && self.model(&RunPreferences::default()).is_none();
+        lacks.then_some(super::fx::NO_MODEL)
     }
 
     /// What is wrong with a login that the program says it has and that no run would find, and what
@@ -45,7 +69,7 @@ impl Installed {
     #[must_use]
     pub fn out_of_reach(&self) -> Option<(&'static str, &'static str)> {
         let lost = self.logins.as_ref().is_some_and(|logins| !logins.are_there());
-        (lost && self.vendor.lane == codex::VENDOR.lane).then_some(super::codex::OUT_OF_REACH)
+        (lost && self.vendor.program == codex::VENDOR.program).then_some(super::codex::OUT_OF_REACH)
     }
 
     /// Whether it was here as relay started and is not now: it is being updated, or was removed.
@@ -56,7 +80,7 @@ impl Installed {
 
     pub(super) fn program(&self) -> Result<&Path, Stop> {
         self.program.as_deref().ok_or_else(|| {
-            let text = format!("the program `{}` is not on PATH", self.vendor.lane);
+            let text = format!("the program `{}` is not on PATH", self.vendor.program);
             Stop::new(StopReason::NotLoggedIn, text).hint("`relay doctor`")
         })
     }
@@ -71,7 +95,7 @@ impl Installed {
         let made = self.logins.as_ref().map(|logins| logins.take(&name)).transpose();
         made.map_err(|error| {
             let why = RepoProblem::Disk;
-            let text = format!("a home for {}: {error}", self.vendor.lane);
+            let text = format!("a home for {}: {error}", self.vendor.program);
             Stop::new(StopReason::RepoUnusable { why }, text)
         })
     }
@@ -127,14 +151,14 @@ impl Lanes {
         let mut env = clean_env(&self.parent_env, &request);
         let others: Vec<&str> = VENDORS
             .iter()
-            .filter(|other| other.lane != vendor.lane)
+            .filter(|other| other.program != vendor.program)
             .flat_map(|other| other.keys.iter().copied())
             .collect();
         env.retain(|(name, _)| !others.iter().any(|key| name == key));
         env.extend(vendor.env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))));
-        if let Some(login) = login {
-            env.retain(|(name, _)| name != vendor.home.variable);
-            env.push((vendor.home.variable.into(), login.home().into()));
+        if let (Some(login), Some(variable)) = (login, vendor.home.variable) {
+            env.retain(|(name, _)| name != variable);
+            env.push((variable.into(), login.home().into()));
         }
         env
     }

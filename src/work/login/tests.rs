@@ -1,7 +1,7 @@
 //! A person's login and a run's copy of it, as both change.
 
 use super::*;
-use relay_lanes::{claude, codex};
+use relay_lanes::{claude, codex, fx};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 
@@ -354,4 +354,70 @@ fn a_login_of_codex_is_kept_in_step_too() {
     fs::remove_file(&file).unwrap();
     drop(lane);
     assert!(!logins.take("c").unwrap().is_there(), "nobody is logged in");
+}
+
+/// fx finds its home by its name alone: the run's stands in its place, and the folder around it may
+/// be a whole home.
+#[test]
+fn a_home_that_no_variable_names_is_called_as_the_persons_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let persons = dir.path().join(".fx");
+    fs::create_dir(&persons).unwrap();
+    let login = |name: &str, expires: u64| {
+        json!({
+            "version": 1, "access_token": format!("access-{name}"),
+            "refresh_token": format!("refresh-{name}"), "expires_at_ms": expires,
+            "account_id": "ada",
+        })
+    };
+    let write = |folder: &Path, login: &Value| {
+        fs::write(folder.join("chatgpt-auth.json"), login.to_string()).unwrap();
+    };
+    write(&persons, &login("old", 10));
+    fs::write(persons.join("grok-auth.json"), login("grok", 10).to_string()).unwrap();
+    let logins = |vendor| Logins::new(dir.path().join("vendor"), vendor, dir.path(), None);
+    let of_fx = logins(&fx::CODEX);
+    let run = of_fx.take("c").unwrap();
+    assert_eq!(run.home(), run.folder().join(".fx"));
+    assert_eq!(run.replaces(), Some((persons.clone(), run.home())));
+    let names: Vec<_> = fs::read_dir(run.home()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["chatgpt-auth.json"], "nothing else of the person's");
+    let mode = fs::metadata(run.home().join("chatgpt-auth.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "fx reads no other");
+    assert_eq!(json_of(&run.home().join("chatgpt-auth.json")), login("old", 10));
+
+    // The homes of codex's own runs are others, and what sweeps those leaves this.
+    fs::create_dir(dir.path().join(".codex")).unwrap();
+    write(&run.home(), &login("new", 20));
+    std::mem::forget(run);
+    logins(&codex::VENDOR).sweep();
+    let left: Vec<_> = fs::read_dir(dir.path().join("vendor")).unwrap().collect();
+    assert!(!left.is_empty());
+    assert_eq!(json_of(&persons.join("chatgpt-auth.json")), login("old", 10));
+}
+
+/// A run that was killed after its program refreshed the login.
+#[test]
+fn what_fx_refreshed_is_brought_to_the_persons_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let persons = dir.path().join(".fx");
+    fs::create_dir(&persons).unwrap();
+    let login = |name: &str, expires: u64| {
+        json!({
+            "version": 1, "access_token": format!("access-{name}"),
+            "refresh_token": format!("refresh-{name}"), "expires_at_ms": expires,
+            "account_id": "ada",
+        })
+    };
+    let file = persons.join("grok-auth.json");
+    fs::write(&file, login("old", 10).to_string()).unwrap();
+    let logins = Logins::new(dir.path().join("vendor"), &fx::GROK, dir.path(), None);
+    let run = logins.take("c").unwrap();
+    let mut evil = login("new", 20);
+    evil["account_id"] = json!("bob");
+    evil["more"] = json!("of the lane's");
+    fs::write(run.home().join("grok-auth.json"), evil.to_string()).unwrap();
+    drop(run);
+    assert_eq!(json_of(&file), login("new", 20));
+    assert_eq!(fs::read_dir(dir.path().join("vendor")).unwrap().count(), 0);
 }

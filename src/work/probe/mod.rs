@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use relay_lanes::fx::{self, Fx};
-use relay_lanes::{Login, VENDORS, Vendor, Weight};
+use relay_lanes::{Login, Vendor, Weight};
 
 use super::boxing::Boxing;
 use super::lane::{Installed, Lanes, no_folder_text, process_config, process_lanes};
@@ -21,6 +20,7 @@ use crate::process::{
 };
 use serde::Serialize;
 
+pub use self::interpreter::missing;
 pub use self::version::{Versions, version};
 
 /// How long one question to a program may take where a person waits for the answer.
@@ -39,6 +39,8 @@ pub struct LaneStatus {
     pub served: bool,
     /// That it is, or what is in the way first.
     pub state: LaneState,
+    /// The name of that program, where it is not the vendor's own.
+    pub through: Option<&'static str>,
     /// The program that runs it.
     pub program: Option<PathBuf>,
     /// That program's version.
@@ -132,23 +134,11 @@ pub async fn probe_within(
         .vendors
         .iter()
         .map(async |installed| asked(installed.vendor).of_login(installed).await);
-    let fx = async {
-        // It needs nothing of the environment but its home.
-        let asked = asked(VENDORS.first()?);
-        Some(asked.question(lanes.fx.as_deref()?, fx::STATUS_ARGS).await)
-    };
-    let (said, fx, boxing) = tokio::join!(join_all(vendors), fx, boxing);
+    let (said, boxing) = tokio::join!(join_all(vendors), boxing);
     let boxed = Lanes { boxing, ..lanes.clone() };
     let vendors = lanes.vendors.iter().zip(said);
     let vendors = vendors.filter_map(|(installed, said)| status(&boxed, installed, said));
     let mut found: Vec<LaneStatus> = vendors.collect();
-    match fx {
-        Some(Ok(out)) => {
-            told_of_fx(&mut found, &fx::status(out.code, &text(&out.stdout), &text(&out.stderr)));
-        }
-        Some(Err(error)) => tell(&mut found, fx::LANES, &error.to_string()),
-        None => {}
-    }
     found.extend(process_statuses(lanes));
     found
 }
@@ -175,27 +165,11 @@ fn asked<'a>(lanes: &'a Lanes, vendor: &Vendor, patience: Duration) -> Asked<'a>
     Asked { env: lanes.probe_env(vendor), home: &lanes.home, patience }
 }
 
-fn told_of_fx(lanes: &mut [LaneStatus], fx: &Fx) {
-    if let Fx::Agent { logins } = fx {
-        tell(lanes, logins, &format!("fx has a login for it, but {}", fx::REFUSED));
-    }
-}
-
-/// Says more of the named lanes, of those that lack a program or a login.
-fn tell(lanes: &mut [LaneStatus], names: &[&str], words: &str) {
-    let lacking = [LaneState::Missing, LaneState::NoInterpreter, LaneState::NotLoggedIn];
-    for lane in lanes.iter_mut().filter(|lane| names.contains(&lane.lane.as_str())) {
-        if lacking.contains(&lane.state) {
-            lane.detail = format!("{}; {words}", lane.detail);
-        }
-    }
-}
-
 impl Asked<'_> {
     async fn of_login(&self, installed: &Installed) -> Said {
         let vendor = installed.vendor;
         let Some(program) = installed.program.as_deref() else {
-            let detail = format!("the program `{}` is not on PATH", vendor.lane);
+            let detail = format!("the program `{}` is not on PATH", vendor.program);
             return Said::Nothing(LaneState::Missing, detail, vendor.install.to_owned());
         };
         let path = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
@@ -234,6 +208,7 @@ fn status(lanes: &Lanes, installed: &Installed, said: Said) -> Option<LaneStatus
         lane: vendor.lane.parse().ok()?,
         served: false,
         state: LaneState::Missing,
+        through: vendor.through(),
         program: installed.program.clone(),
         version: None,
         measured: Some(vendor.measured),
@@ -272,10 +247,13 @@ fn status(lanes: &Lanes, installed: &Installed, said: Said) -> Option<LaneStatus
         }
         Err(error) => (LaneState::Unclear, error.to_string(), Some(vendor.asks_login())),
         Ok(out) => match (vendor.login)(out.code, &text(&out.stdout), &text(&out.stderr)) {
-            Login::Ready { detail } => match installed.out_of_reach() {
-                None => (LaneState::Served, detail, None),
-                Some((why, hint)) => {
+            Login::Ready { detail } => match (installed.out_of_reach(), installed.lacks_model()) {
+                (None, None) => (LaneState::Served, detail, None),
+                (Some((why, hint)), _) => {
                     (LaneState::NotLoggedIn, why.to_owned(), Some(hint.to_owned()))
+                }
+                (None, Some((why, hint))) => {
+                    (LaneState::Unfit, why.to_owned(), Some(hint.to_owned()))
                 }
             },
             Login::NotLoggedIn { detail } => {
@@ -330,8 +308,20 @@ fn process_status(lane: LaneName, path: &Path, programs: Option<&OsStr>) -> Lane
         Err(error) => (LaneState::Unfit, None, error.at(path), Some(mend)),
     };
     let served = state == LaneState::Served;
-    let (version, measured, model, remarks) = (None, None, None, Vec::new());
-    LaneStatus { lane, served, state, program, version, measured, model, detail, hint, remarks }
+    let (through, version, measured, model, remarks) = (None, None, None, None, Vec::new());
+    LaneStatus {
+        lane,
+        served,
+        state,
+        through,
+        program,
+        version,
+        measured,
+        model,
+        detail,
+        hint,
+        remarks,
+    }
 }
 
 fn text(bytes: &[u8]) -> String {

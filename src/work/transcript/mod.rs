@@ -50,6 +50,9 @@ pub struct Header {
     pub relay: String,
     /// The lane.
     pub lane: String,
+    /// The program, where it is not the vendor's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// The version of the vendor's program, where that was known.
     pub version: Option<String>,
     /// The model that the program was asked for.

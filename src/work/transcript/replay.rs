@@ -41,7 +41,8 @@ pub fn replay(transcript: &Transcript) -> Result<Replayed, TranscriptError> {
     let unknown = || TranscriptError::UnknownLane(beginning(&header.lane));
     let lane: LaneName = header.lane.parse().map_err(|_| unknown())?;
     let key = header.task.to_string();
-    let mut reader = reader_of(&lane, header.model.as_deref(), &key).ok_or_else(unknown)?;
+    let mut reader = reader_of(&lane, header.through.as_deref(), header.model.as_deref(), &key)
+        .ok_or_else(unknown)?;
     let (mut said, mut left_out) = (Vec::new(), LeftOut::default());
     for line in &transcript.lines {
         match line {

@@ -23,6 +23,7 @@ fn header(lane: &str) -> Header {
         transcript: FORMAT,
         relay: "0.1.0".to_owned(),
         lane: lane.to_owned(),
+        through: None,
         version: Some("1.2.3".to_owned()),
         model: Some("m".to_owned()),
         task: "acme/shop#1".parse().unwrap(),
@@ -52,7 +53,7 @@ fn run(
 ) -> LaneResult {
     let redactor = Redactor::default();
     let mut recorder = Recorder::begin(runs, &header(lane), redactor.clone());
-    let mut reader = reader_of(&lane.parse().unwrap(), Some("m"), "acme/shop#1").unwrap();
+    let mut reader = reader_of(&lane.parse().unwrap(), None, Some("m"), "acme/shop#1").unwrap();
     for line in lines {
         recorder.line(line);
         reader.line(line);
