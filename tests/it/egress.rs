@@ -395,13 +395,19 @@ async fn this_machines_own_proxy_is_gone_through_and_its_login_told_to_nobody() 
 
 /// The beginning of TLS, as a client says it to the server of this name.
 fn hello(name: Option<&str>) -> Vec<u8> {
+    hello_with(name, &[])
+}
+
+/// The same with more extensions.
+fn hello_with(name: Option<&str>, more: &[u8]) -> Vec<u8> {
     let sized = |bytes: usize, body: &[u8]| {
         let length = (body.len() as u32).to_be_bytes();
         [&length[4 - bytes..], body].concat()
     };
     let name = name.map(|name| sized(2, &[&[0][..], &sized(2, name.as_bytes())].concat()));
     let names = name.map(|list| [vec![0, 0], sized(2, &list)].concat()).unwrap_or_default();
-    let body = [&[3; 34][..], &[0, 0, 2, 19, 1, 1, 0], &sized(2, &names)].concat();
+    let extensions = sized(2, &[&names[..], more].concat());
+    let body = [&[3; 34][..], &[0, 0, 2, 19, 1, 1, 0], &extensions].concat();
     let message = [vec![1], sized(3, &body)].concat();
     [vec![22, 3, 1], sized(2, &message)].concat()
 }
@@ -431,7 +437,12 @@ async fn a_tunnel_has_tls_for_its_own_host_alone() {
     assert_eq!(heard(&[plain]).await, Some(plain.to_vec()));
     assert_eq!(heard(&[]).await, Some(Vec::new()));
     let broken = [&[22, 3, 1, 0, 4, 1, 0, 0, 0][..], &[0; 40]].concat();
-    for other in [hello(Some("evil.example")), hello(None), broken] {
+    // One that has another enciphered within (ECH, or what looks like it) is for the name outside.
+    let within = [&[0xfe, 0x0d, 0, 46, 0, 0, 1, 0, 1, 7, 0, 0, 0, 36][..], &[9; 36]].concat();
+    let fronted = hello_with(Some("far.example"), &within);
+    assert_eq!(heard(&[&fronted, rest]).await, Some([&fronted[..], rest].concat()));
+    let elsewhere = hello_with(Some("evil.example"), &within);
+    for other in [elsewhere, hello_with(None, &within), broken] {
         let heard = heard(&[&other]).await.unwrap_or_default();
         assert_eq!(heard, b"", "it came through");
     }

@@ -90,7 +90,7 @@ fn a_vendor_that_is_away_fails_no_task_and_is_not_asked_for_each_of_them() {
     let until = now() + 299_000;
     let rest = person.house.home.join("rests/claude.json");
     assert!(rest.exists());
-    fs::write(rest, json!({ "until": until, "next": 300 }).to_string()).unwrap();
+    fs::write(&rest, json!({ "until": until, "next": 300 }).to_string()).unwrap();
     assert_eq!(person.lane()["resting_until"], until);
     let status = person.house.json(&["work", "status", "--json"]);
     assert_eq!(status["logins"], json!([{ "lane": "claude", "resting_until": until }]));
@@ -113,6 +113,7 @@ fn a_vendor_that_is_away_fails_no_task_and_is_not_asked_for_each_of_them() {
 
     person.vendor_says("");
     person.probe("claude", &[]).ok();
+    assert!(!rest.exists(), "it answered");
     worker.until("the task", || person.is(&second, "review"));
 }
 

@@ -80,9 +80,15 @@ impl From<StopReason> for Stop {
     }
 }
 
-/// What a worker says of a task whose run it ended, where the site then set it aside.
-pub(super) fn set_aside(task: &Task) -> Option<String> {
-    let aside = task.stop_reason.as_ref().filter(|reason| **reason == StopReason::Quarantined)?;
+/// What a worker says of a task whose run it ended so, where the site then set it aside.
+pub(super) fn set_aside(task: &Task, ended: &StopReason) -> Option<String> {
+    let aside = task.stop_reason.as_ref().filter(|reason| *reason != ended)?;
+    if (ended, aside) == (&StopReason::VendorUnreachable, &StopReason::VendorError) {
+        return Some(format!("{} is not tried again: {}", task.id, task.message.as_deref()?));
+    }
+    if *aside != StopReason::Quarantined {
+        return None;
+    }
     let hint = aside.hint(&task.id).map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
     Some(format!("{} is set aside: its runs crash at once, three in a row{hint}", task.id))
 }
@@ -116,11 +122,17 @@ mod tests {
     #[test]
     fn a_task_that_is_set_aside_is_told_with_what_to_do() {
         let task = sample::task();
-        assert_eq!(set_aside(&task), None);
-        let aside = Task { stop_reason: Some(StopReason::Quarantined), ..task };
-        let said = set_aside(&aside).unwrap();
+        assert_eq!(set_aside(&task, &StopReason::Crashed), None);
+        let reason = Some(StopReason::Quarantined);
+        let aside = Task { stop_reason: reason, ..task.clone() };
+        let said = set_aside(&aside, &StopReason::Crashed).unwrap();
         assert!(
             said.starts_with("acme/shop#12 is set aside: ") && said.contains("relay task retry")
         );
+        let (reason, message) = (Some(StopReason::VendorError), Some("it answered others".into()));
+        let alone = Task { stop_reason: reason, message, ..task };
+        let said = set_aside(&alone, &StopReason::VendorUnreachable).unwrap();
+        assert_eq!(said, "acme/shop#12 is not tried again: it answered others");
+        assert_eq!(set_aside(&alone, &StopReason::VendorError), None);
     }
 }

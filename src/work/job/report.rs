@@ -150,7 +150,7 @@ impl Job {
                 self.let_result_go(&rest);
                 let stands = task.as_deref().map(courier::stands).unwrap_or_default();
                 tell(StepEvent::Ended { note: format!("{reason}: {stands}"), outcome });
-                if let Some(text) = task.as_deref().and_then(set_aside) {
+                if let Some(text) = task.as_deref().and_then(|task| set_aside(task, &reason)) {
                     shared.observer.warning(&text);
                 }
                 return reason;
