@@ -283,12 +283,13 @@ mod tests {
 
         async fn seen(&self) -> Option<Seen> {
             self.looks.set(self.looks.get() + 1);
+            assert!(self.looks.get() <= 200, "nobody was asked again");
             Some(Seen { vendors: Vec::new(), processes: Vec::new() })
         }
 
         async fn found(&self) -> (Lanes, Vec<LaneStatus>) {
             self.asked.borrow_mut().push(self.looks.get() - 1);
-            let claude = self.answers.borrow_mut().pop().expect("nobody is asked again");
+            let claude = self.answers.borrow_mut().pop().expect("who has answered is asked again");
             let found = vec![lane("claude", claude), lane("process:edit", LaneState::Served)];
             (self.lanes.clone(), found)
         }
