@@ -88,13 +88,19 @@ try has-its-login grep -q -e -old "$HOME/.fx/$1"
 try HAS-THE-OTHER-LOGIN sh -c 'test $(ls "$HOME"/.fx/*-auth.json | wc -l) != 1'
 try HAS-THE-PERSONS-SETTINGS grep -q -e yolo -e gateway "$HOME/.fx/settings.json"
 try HAS-SESSIONS test -e "$HOME/.fx/sessions"
+try has-settings-of-its-own grep -qE '"(codex|grok)_model":"(gpt-5.4-mini|grok-4.6)"' "$HOME/.fx/settings.json"
 try has-a-number-of-steps test "$FX_MAX_AGENT_STEPS" -ge 1
 touch "$HOME/.fx/of-the-lane"
 refresh "$1"
 "#;
 
-const HOME_FINDINGS: [&str; 4] =
-    ["was-asked-by-stdin", "was-told-the-task", "has-its-login", "has-a-number-of-steps"];
+const HOME_FINDINGS: [&str; 5] = [
+    "was-asked-by-stdin",
+    "was-told-the-task",
+    "has-its-login",
+    "has-settings-of-its-own",
+    "has-a-number-of-steps",
+];
 
 /// Of a run that came to its end: its usage, its words, its login, and its record.
 #[track_caller]

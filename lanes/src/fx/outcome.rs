@@ -141,7 +141,9 @@ fn verdict(answer: &Value, exit: &Exit<'_>) -> Verdict {
             ..Verdict::new(Reason::Done)
         };
     }
-    if AWAY.contains(&name) {
+    // Of each vendor one of its own.
+    let is_cut = name.ends_with("StreamIncomplete") || name.ends_with("ReadStalled");
+    if AWAY.contains(&name) || is_cut {
         return told(Reason::VendorUnreachable);
     }
     if name.ends_with("ModelNotSelected") {
@@ -309,6 +311,11 @@ mod tests {
             (said("API access denied · HTTP 403 · no such plan"), 1, Reason::VendorError),
             (said("API access denied · HTTP 401"), 1, Reason::NotLoggedIn),
             (json!({"exit_code": 1, "error": "UnknownHostName"}), 1, Reason::VendorUnreachable),
+            (
+                json!({"exit_code": 1, "error": "OpenAICodexStreamIncomplete"}),
+                1,
+                Reason::VendorUnreachable,
+            ),
             (json!({"exit_code": 1, "error": "CodexModelNotSelected"}), 1, Reason::VendorError),
             (json!({"exit_code": 1, "error": "InvalidAskArgs"}), 1, Reason::VendorError),
             (json!({"exit_code": 1}), 1, Reason::VendorError),
