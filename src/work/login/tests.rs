@@ -386,17 +386,21 @@ fn a_home_that_no_variable_names_is_called_as_the_persons_is() {
     assert_eq!(mode & 0o777, 0o600, "fx reads no other");
     assert_eq!(json_of(&run.home().join("chatgpt-auth.json")), login("old", 10));
 
-    // The homes of codex's own runs are others, and what sweeps those leaves this.
-    fs::create_dir(dir.path().join(".codex")).unwrap();
+    // Its worker was killed. What sweeps the homes of codex's own runs leaves it, and what sweeps its
+    // own brings the login home.
     write(&run.home(), &login("new", 20));
+    let lock = run.lock_path.clone();
     std::mem::forget(run);
+    fs::remove_file(&lock).unwrap();
+    File::create(&lock).unwrap();
     logins(&codex::VENDOR).sweep();
-    let left: Vec<_> = fs::read_dir(dir.path().join("vendor")).unwrap().collect();
-    assert!(!left.is_empty());
     assert_eq!(json_of(&persons.join("chatgpt-auth.json")), login("old", 10));
+    of_fx.sweep();
+    assert_eq!(json_of(&persons.join("chatgpt-auth.json")), login("new", 20));
+    assert_eq!(fs::read_dir(dir.path().join("vendor")).unwrap().count(), 0);
 }
 
-/// A run that was killed after its program refreshed the login.
+/// Its tokens and their time, and nothing else that the run left there.
 #[test]
 fn what_fx_refreshed_is_brought_to_the_persons_file() {
     let dir = tempfile::tempdir().unwrap();
