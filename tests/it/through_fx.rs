@@ -175,3 +175,33 @@ fn two_runs_are_never_under_one_login_of_it() {
     assert_eq!((&probed["through"], &probed["said"]), (&"fx".into(), &"Added it.".into()));
     assert!(!Path::new(&lock).exists());
 }
+
+/// The vendor's own program came with a login: the next run is its, under the worker that runs.
+#[test]
+fn a_worker_that_runs_leaves_it_for_the_vendors_own() {
+    let house = machine("codex", &format!("echo fx >>by\nprintf '%s\\n' '{DONE}'"));
+    let slug = house.link();
+    let worker = house.work(&["--name", "w", "--no-sandbox"]);
+    let serves = |times| worker.said().matches("serving codex, grok").count() == times;
+    worker.until("it serves", || serves(1));
+    let done_by = |title: &str| {
+        let task = house.task(&slug, "codex", title);
+        worker.until("its task is done", || house.state(&task) == "review");
+        let number = task.rsplit('#').next().unwrap();
+        house.in_repo(&["show", &format!("relay/codex-{number}:by")])
+    };
+    assert_eq!(done_by("One"), "fx");
+    let folder = house.dir.path().join(".codex");
+    fs::create_dir(&folder).unwrap();
+    let key = json!({ "auth_mode": "apikey", "OPENAI_API_KEY": "dummy" });
+    fs::write(folder.join("auth.json"), key.to_string()).unwrap();
+    let turn = r#"{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":1}}"#;
+    let script = format!(
+        "#!/bin/sh\ncase \"$1\" in\n--version) echo 'codex-cli 0.171.0'; exit 0;;\n\
+         login) echo 'Logged in using an API key' >&2; exit 0;;\nesac\n\
+         cat >/dev/null\necho codex >>by\necho '{{\"type\":\"turn.started\"}}'\necho '{turn}'\n"
+    );
+    house.program("codex", &script);
+    worker.until("it has looked again", || serves(2));
+    assert_eq!(done_by("Two"), "codex");
+}
