@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::Notice;
 use super::line::Letter;
 use crate::model::{InstanceId, LeaseRef, WorkerId};
-use crate::queue::QueueError;
+use crate::queue::{LeftOut, QueueError};
 use crate::site::state::Site;
 
 /// Before what failed is tried again.
@@ -85,6 +85,8 @@ async fn take(site: &Site, notice: Notice) -> Result<(), QueueError> {
         }
         Notice::Revoked { worker, lease } => end(site, &worker, lease),
         Notice::Registered { worker, instance, ended } => {
+            // As the site that it registered with did: its first word there is no news.
+            let _is_news = site.queue.leaves_out(&worker, LeftOut::default());
             meet(site, &worker, instance, &ended).await?;
         }
         Notice::Left { worker } => {

@@ -120,6 +120,16 @@ async fn pg_what_a_worker_leaves_out_is_the_reason_at_each_site() {
     worker.ring(0, 0, 0).await;
     Pair::heard(b, a).await;
     assert_eq!(why().await, WaitReason::Busy);
+    // What its last start said is over, as everywhere, with the next one's first word.
+    let query = DoorbellQuery { ending: true, ..worker.query(0, 0, 0) };
+    worker.client.doorbell(&query).await.expect("an answer");
+    Pair::heard(b, a).await;
+    let workers = vec![worker.worker.name.clone()];
+    assert_eq!(why().await, WaitReason::Ending { workers });
+    let again = b.worker("w").await;
+    again.ring(0, 0, 0).await;
+    Pair::heard(b, a).await;
+    assert_eq!(why().await, WaitReason::Busy);
     pair.close().await;
 }
 
