@@ -279,7 +279,9 @@ mod tests {
     }
 
     impl Machine for Still {
-        async fn until_next(&self, _: &[LaneName]) {}
+        async fn until_next(&self, _: &[LaneName]) {
+            tokio::task::yield_now().await;
+        }
 
         async fn seen(&self) -> Option<Seen> {
             self.looks.set(self.looks.get() + 1);
