@@ -85,7 +85,7 @@ fn a_claim_that_cannot_be_kept_on_disk_is_not_made_and_the_worker_goes_on() {
     house.process_lane("edit", "echo more >> README.md", "{\"reply\":\"done\"}");
     let slug = house.link();
     let task = house.task(&slug, "process:edit", "a wish");
-    let blocked = house.home.join("work/here.claim.new");
+    let blocked = house.home.join("work/here.claim");
     fs::create_dir_all(&blocked).unwrap();
     let worker = house.work(&["--lanes", "process:edit", "--name", "here"]);
     worker.until("the word", || worker.said().contains("nothing is claimed"));
