@@ -131,29 +131,31 @@ impl Job {
         let Some(kept) = done.committed.clone() else { return Ok(None) };
         let Ok(base) = kept.base.parse::<Commit>() else { return Ok(None) };
         let ids = [Some(kept.commit.clone()), done.pushed.clone()];
-        for id in ids.into_iter().flatten() {
-            if let Ok(commit) = id.parse::<Commit>()
-                && self.has(mirror, &commit).await?
-            {
+        let ids = ids.into_iter().flatten().filter_map(|id| id.parse::<Commit>().ok());
+        let ids: Vec<Commit> = ids.collect();
+        for commit in &ids {
+            if self.has(mirror, commit).await? {
+                return Ok(Some((commit.clone(), base, kept)));
+            }
+        }
+        self.bring_branch(mirror).await?;
+        for commit in ids {
+            if mirror.holds(&commit).map_err(git_stop)? {
                 return Ok(Some((commit, base, kept)));
             }
         }
-        let pushed = done.pushed.as_deref().and_then(|id| id.parse::<Commit>().ok());
-        let Some(pushed) = pushed else { return Ok(None) };
-        let found = self.brought(mirror, &pushed).await?;
-        Ok(found.then_some((pushed, base, kept)))
+        Ok(None)
     }
 
-    /// Whether the task's branch has a commit that another machine pushed. What is on that branch
-    /// costs no task but its own.
-    async fn brought(&self, mirror: &Mirror, pushed: &Commit) -> Result<bool, Stop> {
+    /// Fetches the task's branch: another machine may have pushed, and told nobody. What stands on
+    /// that branch costs no task but its own.
+    async fn bring_branch(&self, mirror: &Mirror) -> Result<(), Stop> {
         let fetching = Box::pin(mirror.refresh(&self.claim.branch));
         match self.signal.guard(fetching).await? {
-            Ok(_) => mirror.holds(pushed).map_err(git_stop),
-            Err(GitError::NoBranch(_)) => Ok(false),
+            Ok(_) | Err(GitError::NoBranch(_)) => Ok(()),
             Err(GitError::Repo { why: RepoProblem::UnsafeHistory, text }) => {
                 self.log.line(&format!("   {} is not looked at: {text}", self.claim.branch));
-                Ok(false)
+                Ok(())
             }
             Err(error) => Err(git_stop(error)),
         }
