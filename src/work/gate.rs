@@ -172,7 +172,9 @@ impl Gate {
             return Some(Shut::VendorAway(until));
         }
         let lanes = self.shared.lanes.now();
-        let installed = lanes.installed(lane)?;
+        let Some(installed) = lanes.installed(lane) else {
+            return lanes.gone_program(lane).map(Shut::Gone);
+        };
         if installed.is_gone() {
             return installed.program.clone().map(Shut::Gone);
         }

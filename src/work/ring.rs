@@ -61,6 +61,8 @@ pub struct Bell {
     limited: Vec<LaneName>,
     /// Whether the worker was told to end.
     ending: bool,
+    /// Whether the site hears what stands beside the question: one of before refuses it all.
+    tells: bool,
     ramp: Ramp,
     away: Backoff,
     standing: Arc<Standing>,
@@ -99,6 +101,7 @@ impl Bell {
             refused: Vec::new(),
             limited: Vec::new(),
             ending: false,
+            tells: true,
             ramp,
             away: Backoff::new(AWAY),
             standing,
@@ -164,13 +167,21 @@ impl Bell {
             since: self.since,
             wait: u32::try_from(self.wait.as_secs()).unwrap_or(u32::MAX),
             except: listed(except),
-            refused: Some(names(&self.refused)).filter(|names| !names.is_empty()),
-            limited: Some(names(&self.limited)).filter(|names| !names.is_empty()),
-            ending: self.ending,
+            refused: self.told(&self.refused),
+            limited: self.told(&self.limited),
+            ending: self.ending && self.tells,
             told: Some(self.orders.digest()),
         };
         let answer = self.client.doorbell(&query).await;
         self.weigh(answer, free, self.clock.uptime().saturating_sub(asked))
+    }
+
+    fn told(&self, lanes: &[LaneName]) -> Option<String> {
+        Some(names(lanes)).filter(|names| self.tells && !names.is_empty())
+    }
+
+    fn has_to_tell(&self) -> bool {
+        self.ending || !self.refused.is_empty() || !self.limited.is_empty()
     }
 
     /// What an answer means that came after `took`, and how long to pause before the next question.
@@ -192,6 +203,12 @@ impl Bell {
             | ClientError::Foreign { status: 404 | 405 | 501, .. } => {
                 self.pause_on_ramp();
                 if free > 0 { Ring::Claim } else { Ring::Quiet }
+            }
+            ClientError::Refused(Problem { status: 400, .. })
+                if self.tells && self.has_to_tell() =>
+            {
+                self.tells = false;
+                Ring::Quiet
             }
             error if took >= CUT && was_cut(error) => {
                 self.shorten(took, matches!(error, ClientError::Foreign { status: 504, .. }));
@@ -367,6 +384,20 @@ mod tests {
         bell.reset();
         assert_eq!(bell.weigh(answer(8, 0), 1, NOT_HELD), Ring::Quiet);
         assert_eq!(paused(&mut bell), Some(15));
+    }
+
+    #[test]
+    fn a_site_that_knows_less_is_asked_again_at_once_without_what_it_refused() {
+        let mut bell = bell();
+        let lanes = vec!["claude".parse().unwrap()];
+        assert_eq!(bell.weigh(refused(Code::BadRequest, 400), 1, NOT_HELD), Ring::Quiet);
+        assert!(paused(&mut bell).is_some(), "nothing was told, so it is a fault");
+        bell.tell_limited(lanes.clone());
+        assert_eq!(bell.told(&bell.limited).as_deref(), Some("claude"));
+        assert_eq!(bell.weigh(refused(Code::BadRequest, 400), 1, NOT_HELD), Ring::Quiet);
+        assert_eq!((paused(&mut bell), bell.told(&bell.limited)), (None, None));
+        assert_eq!(bell.weigh(refused(Code::BadRequest, 400), 1, NOT_HELD), Ring::Quiet);
+        assert!(paused(&mut bell).is_some(), "asked without it, it refused again");
     }
 
     #[test]

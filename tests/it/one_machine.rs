@@ -270,16 +270,20 @@ fn a_crashed_program_of_ones_own_is_not_looked_for_in_a_log_that_has_nothing_of_
 }
 
 #[test]
-fn a_lane_whose_program_is_gone_is_told_by_name() {
+fn a_lane_whose_program_is_gone_is_told_by_name_and_its_tasks_wait() {
     let house = House::new();
-    let config = r#"{"command":"/nowhere/program","args":[],"env":[]}"#;
-    std::fs::write(house.home.join("lanes/gone.json"), config).unwrap();
+    house.process_lane("edit", EDIT, DONE);
+    let program = house.bin.join("edit-lane");
+    let aside = program.with_extension("aside");
+    std::fs::rename(&program, &aside).unwrap();
     let slug = house.link();
-    let task = house.task(&slug, "process:gone", "x");
-    drain(&house, "process:gone").ok();
-    let detail = get(&house, &task);
-    assert_eq!(detail["task"]["state"], "failed");
-    assert!(detail["task"]["message"].as_str().unwrap().contains("/nowhere/program"), "{detail:#}");
+    let task = house.task(&slug, "process:edit", "x");
+    let worker = house.work(&["--lanes", "process:edit"]);
+    let word = format!("process:edit: its program is not at {}", program.display());
+    worker.until("the word", || worker.said().contains(&word));
+    assert_eq!(house.state(&task), "queued");
+    std::fs::rename(&aside, &program).unwrap();
+    worker.until("its result", || house.state(&task) == "review");
 }
 
 #[test]

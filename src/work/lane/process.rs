@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::{Around, Described, Lanes, Prepared, TaskBrief};
 use crate::model::{LaneName, StopReason};
-use crate::process::Redactor;
+use crate::process::{Redactor, check_executable};
 use crate::work::job::Stop;
 
 /// One job for a program of the operator's, whoever has it.
@@ -31,6 +31,18 @@ pub struct Place<'a> {
 }
 
 impl Lanes {
+    /// The program of a lane of the operator's, where it cannot be started now: nothing that can be
+    /// run is in its place.
+    #[must_use]
+    pub fn gone_program(&self, lane: &LaneName) -> Option<PathBuf> {
+        let config = process_config(&self.process_file(lane)?).ok()?;
+        check_executable(&config.command).is_err().then_some(config.command)
+    }
+
+    fn process_file(&self, lane: &LaneName) -> Option<PathBuf> {
+        Some(self.process_dir.join(format!("{}.json", lane.process_name()?)))
+    }
+
     pub(super) fn prepare_process(&self, brief: &TaskBrief<'_>) -> Result<Prepared, Stop> {
         let lane = &brief.task.lane;
         let name = lane.process_name().unwrap_or_default();
