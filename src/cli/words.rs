@@ -214,8 +214,7 @@ pub fn shut(why: &Shut, now: Timestamp) -> String {
         Shut::VendorAway(at) => {
             format!("its vendor did not answer: nothing of it is taken {}", until(now, *at))
         }
-        Shut::Refused { until: at, log_in } => {
-            let lane = log_in.split(' ').next().unwrap_or_default();
+        Shut::Refused { until: at, lane, log_in } => {
             format!(
                 "not logged in, or its login was refused: nothing of it is taken {} (hint: `{log_in}`, \
                  or `relay probe {lane}` where the login is good)",

@@ -33,6 +33,8 @@ pub enum Shut {
     Refused {
         /// When.
         until: Timestamp,
+        /// The lane, which is probed.
+        lane: &'static str,
         /// What mends it.
         log_in: &'static str,
     },
@@ -221,10 +223,10 @@ pub fn of_login(
     let Some(mark) = Marks::of(relay_home).of_login(installed.vendor, whose, now) else {
         return look(whose.lock.as_deref()?).err().map(Shut::from);
     };
-    let log_in = installed.vendor.log_in;
+    let (lane, log_in) = (installed.vendor.lane, installed.vendor.log_in);
     Some(match mark.said {
         Said::OutOfQuota => Shut::OutOfQuota(mark.until),
-        Said::Refused => Shut::Refused { until: mark.until, log_in },
+        Said::Refused => Shut::Refused { until: mark.until, lane, log_in },
     })
 }
 

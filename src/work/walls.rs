@@ -254,6 +254,17 @@ pub fn at(path: &Path) -> PathBuf {
     }
 }
 
+/// What a program is made of and stands in a folder that another one takes the place of for a run.
+pub fn within(place: &Path, programs: &[&Path]) -> impl Iterator<Item = PathBuf> {
+    let place = real(place);
+    let paths = programs.iter().flat_map(|path| [at(path), real(path)]);
+    let mut parts: Vec<PathBuf> =
+        paths.filter(|path| *path != place && path.starts_with(&place) && path.exists()).collect();
+    parts.sort();
+    parts.dedup();
+    parts.into_iter()
+}
+
 fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -12,7 +12,7 @@ pub struct Brief<'a> {
 }
 
 /// The answer is one line; what its commands printed stands in it.
-const STDOUT_TOTAL: u64 = 64 * 1024 * 1024;
+const STDOUT: usize = 16 * 1024 * 1024;
 const STDERR_TOTAL: u64 = 256 * 1024;
 
 /// The variable with the most steps of a run.
@@ -29,8 +29,8 @@ pub fn invocation(brief: &Brief<'_>) -> Invocation {
         stdin: brief.prompt.as_bytes().to_vec(),
         // It says nothing before its end.
         streams_events: false,
-        stdout_total: STDOUT_TOTAL,
-        stdout_line: usize::try_from(STDOUT_TOTAL).unwrap_or(usize::MAX),
+        stdout_total: STDOUT as u64,
+        stdout_line: STDOUT,
         stderr_total: STDERR_TOTAL,
         stderr_over_kills: false,
     }

@@ -96,7 +96,7 @@ const HOME: Home = Home {
 /// A reader of one run's output.
 #[must_use]
 pub fn reader() -> Box<dyn Reader> {
-    Box::new(outcome::Answer::default())
+    Box::new(outcome::Output::default())
 }
 
 /// The model that the person chose for a lane in their own settings of it.

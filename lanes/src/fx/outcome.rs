@@ -1,7 +1,10 @@
 //! What a run came to: one JSON object, printed at its end, its exit code, and what it said on
 //! standard error.
 
-use serde_json::Value;
+use std::fmt;
+
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::{Exit, LaneUsage, Reader, Reason, SUMMARY_BYTES, Said, Verdict, text};
 
@@ -9,6 +12,11 @@ use crate::{Exit, LaneUsage, Reader, Reason, SUMMARY_BYTES, Said, Verdict, text}
 const ERROR_CHARS: usize = 600;
 /// The most tool calls told in the log.
 const TOLD: usize = 200;
+
+/// How it ends on SIGINT.
+const INTERRUPTED: i32 = 130;
+
+const OUT_OF_STEPS: &str = "fx used up its steps";
 
 /// Names of what went wrong with the network, as its language has them.
 const AWAY: &[&str] = &[
@@ -31,23 +39,93 @@ const AWAY: &[&str] = &[
 
 /// What was read of the output.
 #[derive(Default)]
-pub struct Answer {
-    answer: Option<Value>,
+pub struct Output {
+    answer: Option<Answer>,
     /// The first line that was none.
     rubbish: Option<String>,
 }
 
-impl Reader for Answer {
+/// The answer, with nothing in memory but what is used of it: it may be as long as a line may be.
+#[derive(Deserialize)]
+struct Answer {
+    output: String,
+    exit_code: u8,
+    final_output: Option<String>,
+    model: Option<String>,
+    steps: Option<u64>,
+    #[serde(default)]
+    tool_calls: Calls,
+    usage: Option<Counts>,
+    error: Option<String>,
+    auth_failure: Option<IgnoredAny>,
+    recovery: Option<Recovery>,
+}
+
+/// A count that is not there, or null, was not reported.
+#[derive(Deserialize)]
+struct Counts {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Recovery {
+    kind: Option<String>,
+    state: Option<String>,
+    cause: Option<String>,
+    message: Option<String>,
+}
+
+/// The first tool calls, and how many came behind them.
+#[derive(Default)]
+struct Calls(Vec<Call>, usize);
+
+#[derive(Deserialize)]
+struct Call {
+    name: Option<String>,
+    status: Option<String>,
+    command_result: Option<Command>,
+}
+
+#[derive(Deserialize)]
+struct Command {
+    command: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Calls {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct First;
+        impl<'de> Visitor<'de> for First {
+            type Value = Calls;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of tool calls")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut calls: A) -> Result<Calls, A::Error> {
+                let mut first = Vec::new();
+                while first.len() < TOLD {
+                    let Some(call) = calls.next_element()? else { return Ok(Calls(first, 0)) };
+                    first.push(call);
+                }
+                let mut more = 0;
+                while calls.next_element::<IgnoredAny>()?.is_some() {
+                    more += 1;
+                }
+                Ok(Calls(first, more))
+            }
+        }
+        from.deserialize_seq(First)
+    }
+}
+
+impl Reader for Output {
     fn line(&mut self, line: &[u8]) -> Vec<Said> {
         if line.trim_ascii().is_empty() {
             return Vec::new();
         }
-        match serde_json::from_slice::<Value>(line) {
-            Ok(answer) if is_answer(&answer) && self.answer.is_none() => {
-                let said = told(&answer);
-                self.answer = Some(answer);
-                said
-            }
+        match serde_json::from_slice::<Answer>(line) {
+            Ok(answer) if self.answer.is_none() => self.answer.insert(answer).told(),
             _ => {
                 let start = &line[..line.len().min(400)];
                 let start = || text::one_line(&String::from_utf8_lossy(start), 100);
@@ -61,117 +139,141 @@ impl Reader for Answer {
         if exit.over_limit {
             return failed(Reason::ProtocolViolation, "fx wrote more than a run may");
         }
+        // Before its answer is believed: what it runs can write one in its place and end it.
+        if exit.killed_by().is_some() || exit.code == Some(INTERRUPTED) {
+            return failed(Reason::Crashed, &format!("fx {} before its end", exit.ended()));
+        }
         if let Some(line) = &self.rubbish {
             let error = format!("fx wrote something else than one answer: {line}");
             return failed(Reason::ProtocolViolation, &error);
         }
         match &self.answer {
-            Some(answer) => Verdict { usage: usage(answer), ..verdict(answer, exit) },
+            Some(answer) => Verdict { usage: answer.usage(), ..answer.verdict(exit) },
             None => without_answer(exit),
         }
     }
 }
 
-fn is_answer(answer: &Value) -> bool {
-    answer["output"].is_string() && answer["exit_code"].is_u64()
-}
+impl Answer {
+    /// What it did, and its words, for the run's log.
+    fn told(&self) -> Vec<Said> {
+        let Calls(first, more) = &self.tool_calls;
+        let mut said: Vec<Said> = first.iter().map(Call::told).collect();
+        if *more > 0 {
+            said.push(Said::Note(format!("{more} more tool calls")));
+        }
+        let words = self.output.trim();
+        if !words.is_empty() {
+            said.push(Said::Text(text::cut(words, SUMMARY_BYTES)));
+        }
+        said
+    }
 
-/// What it did, and its words, for the run's log.
-fn told(answer: &Value) -> Vec<Said> {
-    let calls = answer["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut said: Vec<Said> = calls.iter().take(TOLD).map(call).collect();
-    if calls.len() > TOLD {
-        said.push(Said::Note(format!("{} more tool calls", calls.len() - TOLD)));
+    fn usage(&self) -> LaneUsage {
+        LaneUsage {
+            model: self.model.clone().filter(|model| !model.is_empty()),
+            input_tokens: self.usage.as_ref().and_then(|counts| counts.input_tokens),
+            output_tokens: self.usage.as_ref().and_then(|counts| counts.output_tokens),
+            turns: self.steps.filter(|steps| *steps > 0),
+            ..LaneUsage::default()
+        }
     }
-    let words = answer["output"].as_str().unwrap_or_default().trim();
-    if !words.is_empty() {
-        said.push(Said::Text(text::cut(words, SUMMARY_BYTES)));
-    }
-    said
-}
 
-fn call(call: &Value) -> Said {
-    let name = call["name"].as_str().unwrap_or("a tool").to_owned();
-    let status = call["status"].as_str().unwrap_or_default();
-    let command = call["command_result"]["command"].as_str().unwrap_or_default();
-    Said::Tool { name, detail: text::one_line(&format!("{status} {command}"), 200) }
-}
+    fn verdict(&self, exit: &Exit<'_>) -> Verdict {
+        if exit.code == Some(0) && self.exit_code == 0 && self.error.is_none() {
+            let stopped = self.recovery.as_ref().and_then(Recovery::stopped);
+            return stopped.unwrap_or_else(|| self.done(exit));
+        }
+        let name = self.error.as_deref().unwrap_or_default();
+        let refusal = self.refusal(exit.stderr);
+        let last = exit.stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let said = refusal.or(Some(name).filter(|name| !name.is_empty())).or(last);
+        let told = |reason| failed(reason, said.unwrap_or("fx failed without a word"));
+        if exit.code != Some(1) || self.exit_code != 1 {
+            let error = format!("fx {} and answered {}", exit.ended(), self.exit_code);
+            return failed(Reason::VendorError, &error);
+        }
+        if self.auth_failure.is_some() || name == "MissingCredentials" {
+            return told(Reason::NotLoggedIn);
+        }
+        if name == "NonInteractivePermissionRequired" {
+            return told(Reason::PermissionRefused);
+        }
+        if let Some(stopped) = self.recovery.as_ref().and_then(Recovery::stopped) {
+            return stopped;
+        }
+        // Of each vendor one of its own.
+        let is_cut = name.ends_with("StreamIncomplete") || name.ends_with("ReadStalled");
+        if AWAY.contains(&name) || is_cut {
+            return told(Reason::VendorUnreachable);
+        }
+        if is_out_of_steps(exit) {
+            return failed(Reason::MaxTurns, OUT_OF_STEPS);
+        }
+        told(refusal.map_or(Reason::VendorError, of_status))
+    }
 
-/// What it counted; a count that is not there, or null, was not reported.
-fn usage(answer: &Value) -> LaneUsage {
-    let counts = &answer["usage"];
-    let steps = answer["steps"].as_u64().filter(|steps| *steps > 0);
-    LaneUsage {
-        model: answer["model"].as_str().filter(|model| !model.is_empty()).map(str::to_owned),
-        input_tokens: counts["input_tokens"].as_u64(),
-        output_tokens: counts["output_tokens"].as_u64(),
-        turns: steps,
-        ..LaneUsage::default()
-    }
-}
-
-fn verdict(answer: &Value, exit: &Exit<'_>) -> Verdict {
-    let words = answer["output"].as_str().unwrap_or_default().trim();
-    let name = answer["error"].as_str().unwrap_or_default();
-    let said = [words, exit.stderr.trim(), name].into_iter().find(|said| !said.is_empty());
-    let said = said.unwrap_or("fx failed without a word");
-    let told = |reason| failed(reason, said);
-    if answer["auth_failure"].is_object() || name == "MissingCredentials" {
-        return told(Reason::NotLoggedIn);
-    }
-    if name == "NonInteractivePermissionRequired" {
-        return told(Reason::PermissionRefused);
-    }
-    if let Some(reason) = stopped(&answer["recovery"]) {
-        let message = answer["recovery"]["message"].as_str().unwrap_or(said);
-        return failed(reason, message);
-    }
-    if exit.killed_by().is_some() || exit.code == Some(130) {
-        let error = format!("fx {} at its end", exit.ended());
-        return failed(Reason::Crashed, &error);
-    }
-    if exit.stderr.contains("Agent step limit reached") {
-        return failed(Reason::MaxTurns, "fx used up its steps");
-    }
-    if exit.code == Some(0) && answer["exit_code"] == 0 && name.is_empty() {
-        let last = answer["final_output"].as_str().map(str::trim).filter(|last| !last.is_empty());
+    fn done(&self, exit: &Exit<'_>) -> Verdict {
+        if is_out_of_steps(exit) {
+            return failed(Reason::MaxTurns, OUT_OF_STEPS);
+        }
+        let last = self.final_output.as_deref().map(str::trim).filter(|last| !last.is_empty());
+        let words = self.output.trim();
         let summary = last.or(Some(words).filter(|words| !words.is_empty()));
-        return Verdict {
+        Verdict {
             summary: summary.map(|words| text::cut(words, SUMMARY_BYTES)),
             ..Verdict::new(Reason::Done)
+        }
+    }
+
+    /// What a server refused with. It stands at the end of what is else its model's own words, and by
+    /// itself on standard error, where else stand the words of its commands.
+    fn refusal<'a>(&self, stderr: &'a str) -> Option<&'a str> {
+        let said = stderr.lines().filter_map(|line| line.strip_prefix("fx ask: ")).next_back()?;
+        let said = said.trim();
+        (!said.is_empty() && self.output.trim_end().ends_with(said)).then_some(said)
+    }
+}
+
+impl Call {
+    fn told(&self) -> Said {
+        let name = self.name.clone().unwrap_or_else(|| "a tool".to_owned());
+        let status = self.status.as_deref().unwrap_or_default();
+        let command = self.command_result.as_ref().and_then(|ran| ran.command.as_deref());
+        let detail = format!("{status} {}", command.unwrap_or_default());
+        Said::Tool { name, detail: text::one_line(&detail, 200) }
+    }
+}
+
+impl Recovery {
+    /// Why it gave its model up, where it did. What it recovered from, and what it works at, is no
+    /// end.
+    fn stopped(&self) -> Option<Verdict> {
+        let kind = self.kind.as_deref().unwrap_or_default();
+        let is_over = kind.starts_with("unsafe_") || self.state.as_deref() == Some("paused");
+        let reason = match self.cause.as_deref().unwrap_or_default() {
+            _ if kind == "content_filter" => Reason::PermissionRefused,
+            _ if !is_over => return None,
+            "rate_limited" => Reason::Quota { until_ms: None },
+            "authentication" => Reason::NotLoggedIn,
+            "request_limit_reached" => Reason::VendorError,
+            _ => Reason::VendorUnreachable,
         };
+        Some(failed(reason, self.message.as_deref().unwrap_or("fx gave its model up")))
     }
-    // Of each vendor one of its own.
-    let is_cut = name.ends_with("StreamIncomplete") || name.ends_with("ReadStalled");
-    if AWAY.contains(&name) || is_cut {
-        return told(Reason::VendorUnreachable);
-    }
-    if name.ends_with("ModelNotSelected") {
-        return told(Reason::VendorError);
-    }
-    told(of_status(said))
 }
 
-/// Why it gave its model up, where it did. What it recovered from, and what it works at, is no end.
-fn stopped(recovery: &Value) -> Option<Reason> {
-    let kind = recovery["kind"].as_str().unwrap_or_default();
-    if kind == "content_filter" {
-        return Some(Reason::PermissionRefused);
-    }
-    if !kind.starts_with("unsafe_") && recovery["state"] != "paused" {
-        return None;
-    }
-    Some(match recovery["cause"].as_str().unwrap_or_default() {
-        "rate_limited" => Reason::Quota { until_ms: None },
-        "authentication" => Reason::NotLoggedIn,
-        "request_limit_reached" => Reason::VendorError,
-        _ => Reason::VendorUnreachable,
-    })
+/// Its last words to a person, and not those of a command of its.
+fn is_out_of_steps(exit: &Exit<'_>) -> bool {
+    let last = exit.stderr.lines().rfind(|line| !line.trim().is_empty());
+    last.is_some_and(|line| line.starts_with("[notice] Agent step limit reached"))
 }
 
-/// By the status of the server's in its words: `API request failed · HTTP 429 · …`.
+/// By the server's status in a refusal: `API request failed · HTTP 429 · …`, `HTTP 500`.
 fn of_status(said: &str) -> Reason {
-    let status = said.split_once("HTTP ").and_then(|(_, rest)| rest.get(..3)?.parse::<u16>().ok());
+    let rest = ["API request failed · ", "API access denied · "].iter();
+    let rest = rest.filter_map(|title| said.strip_prefix(title)).next().unwrap_or(said);
+    let status = rest.strip_prefix("HTTP ").and_then(|rest| rest.get(..3)?.parse::<u16>().ok());
     match status {
         Some(401) => Reason::NotLoggedIn,
         Some(402 | 429) => Reason::Quota { until_ms: None },
@@ -181,9 +283,6 @@ fn of_status(said: &str) -> Reason {
 }
 
 fn without_answer(exit: &Exit<'_>) -> Verdict {
-    if exit.killed_by().is_some() || exit.code == Some(130) {
-        return failed(Reason::Crashed, &format!("fx {} before its answer", exit.ended()));
-    }
     if exit.code == Some(0) {
         return failed(Reason::ProtocolViolation, "fx ended without an answer");
     }
@@ -207,7 +306,7 @@ fn failed(reason: Reason, error: &str) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn exit(code: i32, stderr: &str) -> Exit<'_> {
         Exit {
@@ -283,7 +382,6 @@ mod tests {
             }})
         };
         let paused = |cause| recovery("terminal_provider_error", "paused", cause);
-        let said = |words: &str| json!({"output": words, "exit_code": 1});
         let quota = Reason::Quota { until_ms: None };
         for (fields, code, reason) in [
             (json!({"exit_code": 1, "auth_failure": unauthorized}), 1, Reason::NotLoggedIn),
@@ -294,8 +392,8 @@ mod tests {
                 Reason::PermissionRefused,
             ),
             (paused("network_interrupted"), 0, Reason::VendorUnreachable),
-            (paused("provider_unavailable"), 1, Reason::VendorUnreachable),
-            (paused("rate_limited"), 0, quota.clone()),
+            (paused("provider_unavailable"), 0, Reason::VendorUnreachable),
+            (paused("rate_limited"), 0, quota),
             (paused("authentication"), 0, Reason::NotLoggedIn),
             (paused("request_limit_reached"), 0, Reason::VendorError),
             (recovery("content_filter", "active", ""), 0, Reason::PermissionRefused),
@@ -305,11 +403,6 @@ mod tests {
                 Reason::VendorUnreachable,
             ),
             (recovery("auto_recovered", "recovered", "rate_limited"), 0, Reason::Done),
-            (said("API request failed · HTTP 429 · usage_limit_reached"), 1, quota.clone()),
-            (said("API request failed · HTTP 402 · payment"), 1, quota),
-            (said("API request failed · HTTP 503"), 1, Reason::VendorUnreachable),
-            (said("API access denied · HTTP 403 · no such plan"), 1, Reason::VendorError),
-            (said("API access denied · HTTP 401"), 1, Reason::NotLoggedIn),
             (json!({"exit_code": 1, "error": "UnknownHostName"}), 1, Reason::VendorUnreachable),
             (
                 json!({"exit_code": 1, "error": "OpenAICodexStreamIncomplete"}),
@@ -322,14 +415,77 @@ mod tests {
             // The code and the answer have to say the same.
             (json!({"exit_code": 0}), 1, Reason::VendorError),
             (json!({"exit_code": 1}), 0, Reason::VendorError),
-            (json!({"output": "Done."}), 143, Reason::Crashed),
+            (json!({"output": "Done."}), 2, Reason::VendorError),
         ] {
             let verdict = of(&fields, code, "");
             assert_eq!(verdict.reason, reason, "{fields}");
             assert_eq!(verdict.error.is_some(), reason != Reason::Done, "{fields}");
         }
-        let verdict = of(&json!({}), 0, "[notice] Agent step limit reached; continue with …\n");
-        assert_eq!(verdict.reason, Reason::MaxTurns);
+        for (code, stderr, reason) in [
+            (
+                0,
+                "of a command\n[notice] Agent step limit reached; continue with …\n",
+                Reason::MaxTurns,
+            ),
+            (0, "[notice] Agent step limit reached\nof a command\n", Reason::Done),
+            (0, "it said: Agent step limit reached\n", Reason::Done),
+        ] {
+            assert_eq!(of(&json!({"exit_code": code}), code, stderr).reason, reason, "{stderr}");
+        }
+    }
+
+    /// Its model's own words, and those of its commands, are no refusal of a server's.
+    #[test]
+    fn what_a_server_refused_with_is_what_fx_says_of_it() {
+        let quota = Reason::Quota { until_ms: None };
+        let refused = |words: &str, stderr: &str| {
+            of(&json!({"output": words, "exit_code": 1}), 1, stderr).reason
+        };
+        for (said, reason) in [
+            ("API request failed · HTTP 429 · usage_limit_reached", quota.clone()),
+            ("API request failed · HTTP 402 · payment", quota),
+            ("API request failed · HTTP 503", Reason::VendorUnreachable),
+            ("HTTP 500", Reason::VendorUnreachable),
+            ("API access denied · HTTP 403 · no such plan: HTTP 401", Reason::VendorError),
+            ("API access denied · HTTP 401", Reason::NotLoggedIn),
+            ("some other words of HTTP 401", Reason::VendorError),
+        ] {
+            // Glued to what the model said before.
+            let words = format!("The page says HTTP 401, HTTP 429.{said}\n");
+            assert_eq!(
+                refused(&words, &format!("of a command\nfx ask: {said}\n")),
+                reason,
+                "{said}"
+            );
+            assert_eq!(refused(&words, "fx ask: HTTP 402"), Reason::VendorError, "{said}");
+            assert_eq!(refused(&words, ""), Reason::VendorError, "{said}");
+        }
+        let glued = "API request failed · HTTP 401\nAPI request failed · HTTP 503\n";
+        let stderr =
+            "fx ask: API request failed · HTTP 401\nfx ask: API request failed · HTTP 503\n";
+        assert_eq!(refused(glued, stderr), Reason::VendorUnreachable);
+    }
+
+    /// A command can write to fx's output, and end it.
+    #[test]
+    fn an_answer_of_a_run_that_was_killed_is_not_believed() {
+        let auth = json!({"exit_code": 1, "auth_failure": {"reason": "http_unauthorized"}});
+        for code in [130, 137, 143] {
+            assert_eq!(of(&auth, code, "").reason, Reason::Crashed);
+        }
+        let killed = Exit { code: None, signal: Some(9), ..exit(1, "") };
+        assert_eq!(read(&[&answer(&auth)], &killed).reason, Reason::Crashed);
+        assert_eq!(of(&auth, 0, "").reason, Reason::VendorError);
+    }
+
+    #[test]
+    fn of_very_many_calls_the_first_are_kept_and_the_others_counted() {
+        let calls: Vec<Value> =
+            (0..TOLD + 5).map(|_| json!({"name": "t", "x": [[], []]})).collect();
+        let mut reader = super::super::reader();
+        let said = reader.line(answer(&json!({"tool_calls": calls})).as_bytes());
+        assert_eq!(said.len(), TOLD + 1);
+        assert_eq!(said.last(), Some(&Said::Note("5 more tool calls".into())));
     }
 
     #[test]

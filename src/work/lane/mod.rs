@@ -317,13 +317,16 @@ impl Lanes {
         replaced.extend(lane.login.iter().filter_map(Login::replaces));
         let stands_in = lane.login.iter().filter_map(|login| login.stands_in());
         // By neither of its names: what the program reads there are its rules.
-        let fixed: Vec<_> = stands_in
+        let mut fixed: Vec<_> = stands_in
             .flat_map(|(at, by)| [(at.clone(), by.clone()), (by.clone(), by.clone())])
             .collect();
         let mut own = vec![place.folder.to_owned()];
         own.extend(lane.login.iter().map(|login| login.folder().to_owned()));
         let mut programs = vec![lane.program];
         programs.extend(lane.parts.iter().map(PathBuf::as_path));
+        for (place, _) in lane.login.iter().filter_map(Login::replaces) {
+            fixed.extend(walls::within(&place, &programs).map(|part| (part.clone(), part)));
+        }
         programs.push(&self.egress.relay);
         let view = View {
             home: &self.home,
