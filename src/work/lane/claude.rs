@@ -6,13 +6,9 @@ use relay_lanes::{Brief, claude};
 use relay_sandbox::ClaudeSettings;
 
 use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief, no_box};
-use crate::model::MAX_TURNS;
 use crate::work::job::Stop;
 
 const NO_BOX: &str = "this machine cannot make the sandbox that claude runs in";
-
-/// The turns of a run where no preference names a number: the seed's.
-const TURNS: u32 = 40;
 
 impl Lanes {
     pub(super) fn prepare_claude(
@@ -33,7 +29,7 @@ impl Lanes {
             workdir: brief.workdir,
             model: installed.model(brief.preferences).unwrap_or(claude::DEFAULT_MODEL),
             settings: Some(&settings),
-            max_turns: brief.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS),
+            max_turns: brief.turns(),
         });
         let login = installed.login(brief.workdir)?;
         let env = self.vendor_env(installed.vendor, login.as_ref(), brief.agent);

@@ -7,7 +7,7 @@ use relay_lanes::{Vendor, fx};
 use serde_json::Value;
 
 use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief, no_box};
-use crate::model::{MAX_TURNS, RepoProblem, StopReason};
+use crate::model::{RepoProblem, StopReason};
 use crate::work::job::Stop;
 use crate::work::login::Login;
 
@@ -21,9 +21,6 @@ pub(super) const NO_MODEL: (&str, &str) = (
     "fx has a login for it and no model was chosen in fx",
     "name one: RELAY_MODEL_CODEX, RELAY_MODEL_GROK, or in fx",
 );
-
-/// The steps of a run where no preference names a number, as for claude.
-const STEPS: u32 = 40;
 
 /// The most of its settings that is read.
 const MOST: u64 = 1 << 20;
@@ -57,8 +54,7 @@ impl Lanes {
             Stop::new(StopReason::RepoUnusable { why }, format!("a home for fx: {error}"))
         })?;
         let mut env = self.vendor_env(vendor, Some(&login), brief.agent);
-        let steps = brief.preferences.max_turns.unwrap_or(STEPS).clamp(1, MAX_TURNS);
-        env.push((fx::MOST_STEPS.into(), steps.to_string().into()));
+        env.push((fx::MOST_STEPS.into(), brief.turns().to_string().into()));
         if let Around::Processes(_) = around {
             // Behind walls its folder stands in the place of the person's, whose home stays.
             env.retain(|(name, _)| name != "HOME");

@@ -10,14 +10,11 @@ use relay_lanes::grok;
 use relay_sandbox::{Confinement, SHELL, shell};
 
 use super::{Around, Described, Installed, Lanes, Prepared, TaskBrief, no_box};
-use crate::model::{MAX_TURNS, RepoProblem, StopReason};
+use crate::model::{RepoProblem, StopReason};
 use crate::work::job::Stop;
 use crate::work::login::Login;
 
 const NO_BOX: &str = "this machine cannot make the box that grok runs in";
-
-/// The turns of a run where no preference names a number, as for claude.
-const TURNS: u32 = 40;
 
 impl Lanes {
     pub(super) fn prepare_grok(
@@ -43,7 +40,7 @@ impl Lanes {
             prompt: brief.prompt,
             workdir: brief.workdir,
             model: installed.model(brief.preferences),
-            max_turns: brief.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS),
+            max_turns: brief.turns(),
             boxed,
             home: home.as_deref(),
         });

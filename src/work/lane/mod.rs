@@ -33,9 +33,12 @@ pub use self::process::{LaneFileError, Place, misnamed_lanes, process_config, pr
 pub use self::vendor::Installed;
 use super::job::Stop;
 use crate::model::{
-    Epoch, LaneName, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId,
+    Epoch, LaneName, MAX_TURNS, RepoProblem, RunPreferences, Secret, StopReason, Task, WorkerId,
 };
 use crate::process::{LaneLimits, LaneRun, Program, Redactor, check_executable};
+
+/// The turns of a run where no preference names a number: the seed's.
+const TURNS: u32 = 40;
 
 /// A vendor that streams events and says nothing for so long has stalled (issue: 10 minutes).
 const STALL: Duration = Duration::from_secs(600);
@@ -104,6 +107,13 @@ pub struct TaskBrief<'a> {
     pub preferences: &'a RunPreferences,
     /// What the lane must not show. It learns what the lane's own login brings.
     pub hidden: &'a Redactor,
+}
+
+impl TaskBrief<'_> {
+    /// How many turns of its model a vendor's program may take.
+    fn turns(&self) -> u32 {
+        self.preferences.max_turns.unwrap_or(TURNS).clamp(1, MAX_TURNS)
+    }
 }
 
 impl<'a> From<&TaskBrief<'a>> for Place<'a> {
