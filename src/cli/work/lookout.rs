@@ -244,8 +244,6 @@ mod tests {
             assert!(!with(Served, passing, Some(Served)), "{passing:?}");
         }
         assert!(with(NotLoggedIn, NotLoggedIn, None), "the last ones went");
-        let gone = LaneStatus { program: Some("/gone".into()), ..lane("process:edit", NotThere) };
-        assert_eq!(changed(&served, &[lane("claude", Served), gone]), None, "an update");
     }
 
     /// Its disk shows the same at each look; `process:edit` is served, and claude answers so, one
