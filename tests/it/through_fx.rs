@@ -205,3 +205,16 @@ fn a_worker_that_runs_leaves_it_for_the_vendors_own() {
     worker.until("it has looked again", || serves(2));
     assert_eq!(done_by("Two"), "codex");
 }
+
+/// Without a model it serves nothing; the one that a person then chooses in it is taken up.
+#[test]
+fn a_model_that_is_chosen_while_a_worker_runs_is_taken_up() {
+    let house = machine("codex", &format!("echo fx >>by\nprintf '%s\\n' '{DONE}'"));
+    let settings = house.dir.path().join(".fx/settings.json");
+    let chosen = fs::read(&settings).unwrap();
+    fs::write(&settings, r#"{"grok_model":"grok-4.6"}"#).unwrap();
+    let worker = house.work(&["--name", "w", "--no-sandbox"]);
+    worker.until("it serves", || worker.said().contains("serving grok"));
+    fs::write(&settings, chosen).unwrap();
+    worker.until("it has looked again", || worker.said().contains("serving codex, grok"));
+}

@@ -32,7 +32,7 @@ pub(in crate::cli) struct Lookout<'a> {
 /// became another.
 #[derive(PartialEq, Eq)]
 struct Seen {
-    vendors: Vec<(Option<Stamp>, Whose)>,
+    vendors: Vec<(Option<Stamp>, Whose, Option<String>)>,
     processes: Vec<LaneName>,
 }
 
@@ -125,7 +125,8 @@ impl Seen {
     fn now(config: &Config, lanes: &Lanes) -> Self {
         let vendors = VENDORS.iter().map(|vendor| {
             let installed = machine::installed(config, vendor);
-            (installed.program.as_deref().and_then(Stamp::of), lanes.whose(&installed))
+            let program = installed.program.as_deref().and_then(Stamp::of);
+            (program, lanes.whose(&installed), installed.chosen)
         });
         Self { vendors: vendors.collect(), processes: configured(lanes) }
     }
