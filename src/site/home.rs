@@ -85,6 +85,11 @@ impl Home {
     }
 }
 
+/// Who wrote the lock of this folder last, who may be gone.
+pub(super) fn holder(home: &Path) -> Option<Holder> {
+    read(&mut File::open(home.join(LOCK)).ok()?)
+}
+
 fn read(file: &mut File) -> Option<Holder> {
     let mut text = String::new();
     file.rewind().ok()?;

@@ -327,6 +327,13 @@ pub async fn connect(config: OwnerConfig) -> Result<Access, OwnerError> {
     }
 }
 
+/// What the home's owner has it for, where one answers. Neither the home nor its lock is touched.
+pub async fn living_role(home: &Path) -> Option<Role> {
+    let home = home.canonicalize().ok()?;
+    let is_there = answers(&socket::path_in(&home)).await;
+    super::home::holder(&home).filter(|_| is_there).map(|holder| holder.role)
+}
+
 /// A home that nobody owns while this lives: for what is done to the database's file itself.
 #[derive(Debug)]
 pub struct Held {

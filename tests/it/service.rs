@@ -16,6 +16,7 @@ use relay_service::{Keeper, Service};
 use crate::support::full::skip;
 use crate::support::house::House;
 use crate::support::processes::tool;
+use crate::support::served::Served;
 
 const UNIT: &str = ".config/systemd/user/relay-work.service";
 
@@ -123,6 +124,7 @@ fn install_shows_the_file_and_the_commands_and_does_nothing() {
     house.program("systemctl", SYSTEMCTL);
     house.set("RELAY_LANE_ALLOWED_DOMAINS", "a.example").set("RELAY_MODEL_CODEX", "gpt \"5\" 100%");
     house.set("RELAY_GITHUB_TOKEN", "ghp_hush0123456789").set("USER", "nobody-here");
+    house.process_lane("edit", "true", "{}");
     let options = ["--lanes", "claude,process:edit", "--labels", "gpu", "--jobs", "3"];
     let limits = ["--limit", "codex=1", "--limit=process:edit=2", "--per-repo", "2"];
     let more = ["--name", "desk", "--max-interval", "900", "--max-minutes", "90"];
@@ -152,6 +154,30 @@ fn install_shows_the_file_and_the_commands_and_does_nothing() {
     let mut args: Vec<&str> = words.split(' ').filter(|word| *word != "--log").collect();
     args.splice(0..0, ["work", "--install"]);
     assert_eq!(house.relay(&args).ok(), said);
+}
+
+#[test]
+fn what_relay_work_refuses_makes_no_service_and_what_may_change_is_told() {
+    let house = House::new();
+    house.program("systemctl", SYSTEMCTL);
+    let bare = house.relay(&["work", "--install"]);
+    assert_eq!(bare.code, 0, "{bare:?}");
+    assert!(bare.err.contains("can serve no lane now"), "{bare:?}");
+    house.process_lane("slow", "true", "{}");
+    for slip in [["--lanes", "process:slwo"], ["--limit", "process:slwo=1"]] {
+        let work = house.relay(&[&["work"], &slip[..]].concat());
+        let install = house.relay(&[&["work", "--install", "--yes"], &slip[..]].concat());
+        assert_eq!((install.code, &install.err), (6, &work.err), "{install:?}");
+        assert!(install.err.contains("no lane `process:slwo`"), "{install:?}");
+    }
+    assert!(told(&house).is_empty() && !house.dir.path().join(UNIT).exists());
+    let fits = house.relay(&["work", "--install", "--limit", "process:slow=1"]);
+    assert!(fits.code == 0 && !fits.err.contains("warning"), "{fits:?}");
+    let mut site = Served::of(house, None);
+    let beside = site.house.relay(&["work", "--install"]);
+    assert_eq!(beside.code, 0, "{beside:?}");
+    assert!(beside.err.contains("in use by `relay serve`"), "{beside:?}");
+    site.end();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use relay_service::{Keeper, Service, Unit};
 
 use super::WorkOptions;
-use super::{baked, logfile, service};
+use super::{baked, logfile, service, start};
 use crate::cli::context::Context;
 use crate::cli::credentials::Kept;
 use crate::cli::error::Failure;
@@ -19,6 +19,8 @@ use crate::files;
 use crate::model::MAX_MINUTES;
 use crate::model::disk::quoted;
 use crate::process::Limits;
+use crate::site::owner::{Role, living_role};
+use crate::work::probe::{WORKER_PATIENCE, probe};
 
 /// What a stop waits for where the worker can ask for more as it goes.
 const RUN: Duration = Duration::from_secs(60 * 60);
@@ -34,14 +36,15 @@ const LOADED: Duration = Duration::from_secs(16 * 60);
 /// Shows the service, and with `yes` writes and loads it.
 ///
 /// # Errors
-/// Where something it would hold cannot stand in a unit, its token would be missing, or a command
-/// fails.
+/// Where something it would hold cannot stand in a unit, its token would be missing, `relay work`
+/// refuses the same options, or a command fails.
 pub(super) async fn install(
     options: &WorkOptions,
     yes: bool,
     context: &Context,
 ) -> anyhow::Result<Exit> {
     token_is_kept(context)?;
+    can_work(options, context).await?;
     let keeper = service::keeper(context).await;
     let service = described(keeper, options, context)?;
     let unit = unit(keeper, context, &service)?;
@@ -182,6 +185,29 @@ fn token_is_kept(context: &Context) -> anyhow::Result<()> {
         file.display()
     );
     Err(Failure::new(Exit::NotReady, why).hint(format!("relay setup --site {site}")).into())
+}
+
+/// What `relay work` refuses in these options is refused here. What may be otherwise once the service
+/// starts is only told.
+async fn can_work(options: &WorkOptions, context: &Context) -> anyhow::Result<()> {
+    let config = &context.config;
+    let lanes = machine::lanes(context, !options.no_sandbox, Vec::new()).await;
+    let found = probe(&lanes, WORKER_PATIENCE).await;
+    start::lanes_are_there(options, &lanes, &found)?;
+    if options.lanes.is_empty() && !found.iter().any(|lane| lane.served) {
+        context.output.note(
+            "warning: this machine can serve no lane now, so the service would fail until it can; \
+             `relay lane ls` shows what each lane lacks",
+        );
+    }
+    if config.site.is_none() && living_role(&config.home).await == Some(Role::Serve) {
+        context.output.note(format!(
+            "warning: {} is in use by `relay serve`, so the service would fail while that runs; a \
+             worker beside it has a home of its own (docs/SITE.md)",
+            config.home.display()
+        ));
+    }
+    Ok(())
 }
 
 fn make_home(home: &Path) -> anyhow::Result<()> {

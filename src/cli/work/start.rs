@@ -246,11 +246,7 @@ async fn served(
     progress: &Progress,
 ) -> anyhow::Result<Vec<LaneName>> {
     let found = asked(lanes, progress).await;
-    for (lane, _) in &options.limits {
-        if !found.iter().any(|status| status.lane == *lane) {
-            return Err(no_lane_to_limit(lane, &found));
-        }
-    }
+    lanes_are_there(options, lanes, &found)?;
     let mut served: Vec<LaneName> = Vec::new();
     if options.lanes.is_empty() {
         served.extend(found.iter().filter(|s| s.served).map(|s| s.lane.clone()));
@@ -259,13 +255,9 @@ async fn served(
         }
     }
     for lane in &options.lanes {
-        match found.iter().find(|status| status.lane == *lane) {
-            Some(status) if status.served => {}
-            Some(status) => {
-                progress.warning(&format!("{lane} is served as you asked, but {}", status.detail))
-            }
-            // Every task of it would fail.
-            None => return Err(no_such_lane(lane, lanes)),
+        let status = found.iter().find(|status| status.lane == *lane);
+        if let Some(status) = status.filter(|status| !status.served) {
+            progress.warning(&format!("{lane} is served as you asked, but {}", status.detail));
         }
         if !served.contains(lane) {
             served.push(lane.clone());
@@ -295,6 +287,26 @@ async fn served(
         progress.warning("no sandbox: what a vendor's lane runs can do all that you can");
     }
     Ok(served)
+}
+
+/// Whether this machine has each lane that the options name.
+///
+/// # Errors
+/// At the first that it has not: every task of it would fail, and a limit of nothing would let run
+/// what it was to hold back.
+pub(super) fn lanes_are_there(
+    options: &WorkOptions,
+    lanes: &Lanes,
+    found: &[LaneStatus],
+) -> anyhow::Result<()> {
+    let is_there = |lane: &LaneName| found.iter().any(|status| status.lane == *lane);
+    if let Some((lane, _)) = options.limits.iter().find(|(lane, _)| !is_there(lane)) {
+        return Err(no_lane_to_limit(lane, found));
+    }
+    match options.lanes.iter().find(|lane| !is_there(lane)) {
+        Some(lane) => Err(no_such_lane(lane, lanes)),
+        None => Ok(()),
+    }
 }
 
 /// The lanes of this machine, with a word where the vendors' programs are slow to answer.
@@ -363,7 +375,6 @@ fn no_such_lane(lane: &LaneName, lanes: &Lanes) -> anyhow::Error {
     Failure::new(Exit::NotReady, text).hint(hint).into()
 }
 
-/// A limit of nothing would let run what it was to hold back.
 fn no_lane_to_limit(lane: &LaneName, found: &[LaneStatus]) -> anyhow::Error {
     let names: Vec<&str> = found.iter().map(|status| status.lane.as_str()).collect();
     let text = format!("--limit {lane}: this machine has no lane `{lane}`");
