@@ -1,7 +1,7 @@
 //! What the worker does, on the terminal: a spinner for long steps where somebody looks, plain
 //! lines elsewhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct Progress {
     output: Output,
     bars: MultiProgress,
     spinners: Mutex<HashMap<TaskId, ProgressBar>>,
+    /// Tasks whose job has not come to its end.
+    at_work: Mutex<HashSet<TaskId>>,
     terminal: bool,
     /// Lines go to stdout: they are what the command is for.
     stdout: bool,
@@ -53,6 +55,7 @@ impl Progress {
             output,
             bars: MultiProgress::new(),
             spinners: Mutex::default(),
+            at_work: Mutex::default(),
             terminal: std::io::stderr().is_terminal()
                 && (!stdout || std::io::stdout().is_terminal()),
             stdout,
@@ -139,6 +142,16 @@ impl Progress {
         }
     }
 
+    /// A job ends with its release, however it came there.
+    fn count(&self, task: &TaskId, step: Step, event: &StepEvent) {
+        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            _ if step == Step::Release => drop(at_work.remove(task)),
+            StepEvent::Began => drop(at_work.insert(task.clone())),
+            StepEvent::Ended { .. } | StepEvent::Failed { .. } => {}
+        }
+    }
+
     fn said_waiting(&self, now: bool) -> bool {
         let mut said = self.waiting_said.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *said, now)
@@ -176,6 +189,7 @@ impl Observer for Progress {
 
     fn step(&self, task: &TaskId, step: Step, event: &StepEvent) {
         self.said_waiting(false);
+        self.count(task, step, event);
         match event {
             StepEvent::Began => self.spin(task, step),
             StepEvent::Ended { note, outcome } => {
@@ -201,10 +215,18 @@ impl Observer for Progress {
     }
 
     fn site_away(&self, since: Timestamp, why: &str) {
-        self.warning(&format!(
-            "the site is away since {}; running jobs go on ({why})",
-            date(since)
-        ));
+        let none = self.at_work.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let jobs = if none { "" } else { "; running jobs go on" };
+        self.warning(&format!("the site is away since {}{jobs} ({why})", date(since)));
+    }
+
+    fn site_silent(&self, why: &str, hint: Option<&str>) {
+        let hint = hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        self.warning(&format!("{why}; it is waited for{hint}"));
+    }
+
+    fn site_answers(&self, after: Duration) {
+        self.line(&format!("the site answers, after {}", span(after)));
     }
 
     fn site_back(&self, after: Duration) {

@@ -1,6 +1,7 @@
 //! How it stands with the site, as this worker hears it: an absence is said once, and its end.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Standing {
     observer: Arc<dyn Observer>,
     absence: Mutex<Option<Absence>>,
     strange: Mutex<Strange>,
+    /// Whether the site ever answered this process.
+    met: AtomicBool,
     refused: Mutex<Option<ClientError>>,
     barred: CancellationToken,
 }
@@ -92,6 +95,7 @@ impl Standing {
             observer,
             absence: Mutex::default(),
             strange: Mutex::default(),
+            met: AtomicBool::new(false),
             refused: Mutex::default(),
             barred: CancellationToken::new(),
         }
@@ -135,9 +139,14 @@ impl Standing {
 
     /// The site is there, whatever it said.
     fn is_there(&self) {
+        let met = self.met.swap(true, Ordering::Relaxed);
         let absence = self.lock().take();
         if let Some(absence) = absence.filter(|absence| absence.told) {
-            self.observer.site_back(self.clock.uptime().saturating_sub(absence.began));
+            let after = self.clock.uptime().saturating_sub(absence.began);
+            match met {
+                true => self.observer.site_back(after),
+                false => self.observer.site_answers(after),
+            }
         }
     }
 
@@ -182,16 +191,22 @@ impl Reach for Standing {
         }
         let now = self.clock.uptime();
         let began = Absence { began: now, since: self.clock.now(), told: false };
+        let met = self.met.load(Ordering::Relaxed);
         let tell = {
             let mut absence = self.lock();
             let absence = absence.get_or_insert(began);
-            let late = now.saturating_sub(absence.began) >= TELL_AFTER;
+            // Of one that never answered the address may be wrong, which nobody has to wait for.
+            let late = !met || now.saturating_sub(absence.began) >= TELL_AFTER;
             let tell = late && !absence.told;
             absence.told |= late;
             tell.then_some(absence.since)
         };
-        if let Some(since) = tell {
-            self.observer.site_away(since, &error.to_string());
+        match tell {
+            Some(since) if met => self.observer.site_away(since, &error.to_string()),
+            // The worker does not wait for this one, and ends with it.
+            Some(_) if matches!(error, ClientError::NoTls { .. }) => {}
+            Some(_) => self.observer.site_silent(&error.to_string(), error.hint().as_deref()),
+            None => {}
         }
     }
 }
@@ -201,7 +216,7 @@ mod tests {
     use super::*;
     use crate::api::Problem;
     use crate::model::clock::Sleep;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     #[derive(Debug, Default)]
     struct Seconds(AtomicU64);
@@ -223,6 +238,12 @@ mod tests {
         fn site_away(&self, since: Timestamp, _: &str) {
             self.0.lock().unwrap().push(format!("away since {since}"));
         }
+        fn site_silent(&self, why: &str, _: Option<&str>) {
+            self.0.lock().unwrap().push(format!("silent: {why}"));
+        }
+        fn site_answers(&self, after: Duration) {
+            self.0.lock().unwrap().push(format!("answers after {}", after.as_secs()));
+        }
         fn warning(&self, text: &str) {
             self.0.lock().unwrap().push(text.to_owned());
         }
@@ -240,6 +261,7 @@ mod tests {
             why: "gone".to_owned(),
             sent: true,
         };
+        standing.answered("/x");
         standing.failed("/x", &gone);
         clock.0.store(1, Ordering::Relaxed);
         standing.answered("/x");
@@ -257,6 +279,22 @@ mod tests {
         assert!(standing.barred.is_cancelled());
     }
 
+    #[test]
+    fn a_site_that_never_answered_is_said_at_once_and_is_not_called_away() {
+        let (clock, told) = (Arc::new(Seconds::default()), Arc::new(Told::default()));
+        let standing = Standing::new(clock.clone(), told.clone());
+        for second in 0..9 {
+            clock.0.store(second, Ordering::Relaxed);
+            let (endpoint, why) = ("http://x".to_owned(), "gone".to_owned());
+            standing.failed("/x", &ClientError::Unreachable { endpoint, why, sent: false });
+            assert_eq!(told.0.lock().unwrap().len(), 1, "after {second} s");
+        }
+        standing.answered("/x");
+        let said = told.0.lock().unwrap().clone();
+        let silent = "silent: the site at http://x could not be reached: gone";
+        assert_eq!(said, [silent, "answers after 8"]);
+    }
+
     fn page() -> ClientError {
         let (endpoint, route) = ("x".to_owned(), "/pulls".to_owned());
         ClientError::Foreign { endpoint, route, status: 404, retry_after: None }
@@ -266,6 +304,7 @@ mod tests {
     fn what_answers_in_the_sites_place_is_said_once_after_a_minute() {
         let (clock, told) = (Arc::new(Seconds::default()), Arc::new(Told::default()));
         let standing = Standing::new(clock.clone(), told.clone());
+        standing.answered("/register");
         for second in 0..300 {
             clock.0.store(second, Ordering::Relaxed);
             standing.failed("/pulls", &page());

@@ -77,6 +77,10 @@ pub trait Observer: Send + Sync {
     fn step(&self, _task: &TaskId, _step: Step, _event: &StepEvent) {}
     /// The site has not answered since; said once an absence.
     fn site_away(&self, _since: Timestamp, _why: &str) {}
+    /// The site has not answered this worker yet; said once.
+    fn site_silent(&self, _why: &str, _hint: Option<&str>) {}
+    /// It answers for the first time, after so long.
+    fn site_answers(&self, _after: Duration) {}
     /// It answers again, after so long.
     fn site_back(&self, _after: Duration) {}
     /// How often [`Observer::beat`] is wanted; nobody wants it with `None`.

@@ -15,10 +15,10 @@ use super::persist::{Patience, persistently};
 use super::prune;
 use super::stop::Shutdown;
 use crate::api::RegisterRequest;
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::model::{
-    Clock, Ids, InstanceId, Label, LaneName, Orders, Passage, StopReason, WorkerId, WorkerName,
-    fault,
+    self, Clock, Ids, InstanceId, Label, LaneName, Orders, Passage, StopReason, WorkerId,
+    WorkerName, fault,
 };
 
 mod rounds;
@@ -104,8 +104,9 @@ impl Worker {
         left.at_start().await.map_err(refused)?;
         let instance: InstanceId = ids.uuid().parse()?;
         let request = config.introduction(&instance, config.lanes.clone());
-        let worker = persistently(&*clock, &*ids, PATIENCE, || client.register(&request))
+        let worker = persistently(&*clock, &*ids, PATIENCE, || introduced(&client, &request))
             .await
+            .and_then(|answer| answer)
             .map_err(refused)?;
         Ok(Self { id: worker.id, orders: worker.orders, config, client, clock, ids, instance })
     }
@@ -167,6 +168,17 @@ impl Worker {
             }
         }
         ended
+    }
+}
+
+/// A site without TLS has none a minute later: what is wrong is its address, and that is the answer.
+async fn introduced(
+    client: &Client,
+    request: &RegisterRequest,
+) -> Result<Result<model::Worker, ClientError>, ClientError> {
+    match client.register(request).await {
+        Err(error @ ClientError::NoTls { .. }) => Ok(Err(error)),
+        answer => answer.map(Ok),
     }
 }
 

@@ -51,6 +51,9 @@ fn ctrl_c_ends_a_worker_whose_site_never_answered() {
     worker.until("it misses its site", || worker.said().contains("127.0.0.1:1"));
     worker.signal(rustix::process::Signal::INT);
     assert_eq!(worker.ended(), 0, "{}", worker.said());
+    let said = worker.said();
+    assert!(said.contains("it is waited for (hint: check the network"), "{said}");
+    assert!(!said.contains("away since") && !said.contains("jobs go on"), "{said}");
 }
 
 /// What it runs meanwhile goes on, and its instance is the same.

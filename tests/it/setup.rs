@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -255,7 +256,17 @@ fn a_site_without_tls_that_is_called_by_https_is_told_with_the_command_that_is_r
     let error =
         format!("error: the site at {https} could not be reached: what is there speaks no TLS");
     assert!(ran.code == 5 && ran.err.contains(&error), "{ran:?}");
-    assert!(ran.err.contains(&format!("hint: relay setup --site {}", site.url)), "{ran:?}");
+    let hint = format!("hint: relay setup --site {}", site.url);
+    assert!(ran.err.contains(&hint), "{ran:?}");
+    // A worker that was pointed there does not wait for what a minute does not change.
+    let mut desk = House::new();
+    desk.process_lane("edit", "true", "{}");
+    desk.set("RELAY_SITE", &https).set("RELAY_TOKEN", "relay_x");
+    let began = Instant::now();
+    let ran = desk.relay(&["work", "--name", "desk"]);
+    assert!(ran.code == 5 && ran.err.contains("what is there speaks no TLS"), "{ran:?}");
+    assert!(ran.err.contains(&hint), "{ran:?}");
+    assert!(!ran.err.contains("waited for") && began.elapsed().as_secs() < 20, "{ran:?}");
     site.stop();
 }
 
