@@ -227,6 +227,24 @@ fn install_uninstall_and_both_again() {
 }
 
 #[test]
+fn a_worker_whose_site_is_away_shows_what_its_machine_knows() {
+    let mut house = House::new();
+    house.program("systemctl", SYSTEMCTL);
+    house.set("RELAY_SITE", "http://127.0.0.1:1").set("RELAY_TOKEN", "relay_x");
+    std::fs::write(house.home.join("work.log"), "it runs t-1\n").unwrap();
+    let ran = house.relay(&["work", "status"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.err.contains("error: the site at http://127.0.0.1:1 could not"), "{ran:?}");
+    for part in ["http://127.0.0.1:1: no answer\n", "service: none", "  it runs t-1\n"] {
+        assert!(ran.out.contains(part), "{part}: {ran:?}");
+    }
+    let ran = house.relay(&["work", "status", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.code, &told["log"][0]), (5, &"it runs t-1".into()), "{ran:?}");
+    assert!(told.get("site").is_none() && told["service"]["installed"] == false, "{told}");
+}
+
+#[test]
 fn a_manager_that_refuses_is_named_with_what_helps() {
     let house = House::new();
     let refuses = "#!/bin/sh\necho 'Failed to connect to bus: No medium found' >&2\nexit 1\n";

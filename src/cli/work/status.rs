@@ -37,7 +37,9 @@ struct Status {
     running: bool,
     /// What keeps `relay work` running on this machine.
     service: ServiceStatus,
-    site: StatusAnswer,
+    /// Missing where a far site did not answer, whose workers are not known then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    site: Option<StatusAnswer>,
     workers: Vec<Worker>,
     /// Lanes of this machine whose program passed relay's proxy by in its last run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +68,7 @@ impl Options {
     /// Prints it.
     ///
     /// # Errors
-    /// When the site cannot be asked.
+    /// When the site cannot be asked; what this machine knows was printed then, of a far site.
     pub async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let asking = async |site: &Site| {
             let (running, kept_by) = (!site.is_for_a_moment(), site.kept_by());
@@ -74,7 +76,17 @@ impl Options {
             Ok::<_, ClientError>((running, kept_by, status, workers))
         };
         let (asked, service) = tokio::join!(context.ask(asking), service::status(context));
-        let (running, kept_by, site, workers) = asked?;
+        // What this machine knows by itself is shown although a far site says nothing.
+        let (asked, failed) = match asked {
+            Ok(answers) => (Some(answers), None),
+            Err(error) if context.config.site.is_some() => (None, Some(error)),
+            Err(error) => return Err(error),
+        };
+        let kept_by = asked.as_ref().and_then(|(_, kept_by, ..)| *kept_by);
+        let (running, site, workers) = match asked {
+            Some((running, _, site, workers)) => (running, Some(site), workers),
+            None => (false, None, Vec::new()),
+        };
         let past_proxy = passed_by(&context.config.home);
         let (through, logins) = (through(context), login_states(context));
         let log = logfile::last_lines(&context.config.home, LINES);
@@ -84,40 +96,28 @@ impl Options {
         } else {
             context.output.text(&status.show(context, kept_by))?;
         }
-        Ok(Exit::Ok)
+        failed.map_or(Ok(Exit::Ok), Err)
     }
 }
 
 impl Status {
     fn show(&self, context: &Context, kept_by: Option<&str>) -> String {
         let home = context.config.home.display();
-        let mut text = match &context.config.site {
-            Some(site) => {
-                let version = one_line(&self.site.version);
-                format!("{site}: relay {version}, pid {}\n", self.site.pid)
+        let mut text = match (&context.config.site, &self.site) {
+            (Some(site), Some(told)) => {
+                format!("{site}: relay {}, pid {}\n", one_line(&told.version), told.pid)
             }
-            None if self.running => format!(
-                "{home}: `{}` runs, pid {}\n",
-                kept_by.unwrap_or("relay work"),
-                self.site.pid
-            ),
-            None => format!("{home}: no `relay work` runs\n"),
+            (Some(site), None) => format!("{site}: no answer\n"),
+            (None, Some(told)) if self.running => {
+                format!("{home}: `{}` runs, pid {}\n", kept_by.unwrap_or("relay work"), told.pid)
+            }
+            (None, _) => format!("{home}: no `relay work` runs\n"),
         };
         text.push_str(&self.service.show(context.output));
         // Times are the site's, so they are told by the site's clock.
-        let now = self.site.ts;
-        for host in &self.site.hosts {
-            text.push_str(&standing(host, now));
-        }
-        if !self.site.forges.is_empty() {
-            text.push('\n');
-            text.push_str(&forges(&self.site.forges, now, context.output));
-        }
-        text.push('\n');
-        if self.workers.is_empty() {
-            text.push_str("no worker has registered; `relay work` starts one\n");
-        } else {
-            text.push_str(&workers(&self.workers, now, context.output));
+        let now = self.site.as_ref().map_or_else(|| context.clock.now(), |site| site.ts);
+        if let Some(site) = &self.site {
+            text.push_str(&self.of_site(site, context.output));
         }
         if !self.logins.is_empty() || !self.through.is_empty() {
             text.push('\n');
@@ -140,6 +140,25 @@ impl Status {
             for line in &self.log {
                 text.push_str(&format!("  {line}\n"));
             }
+        }
+        text
+    }
+
+    /// What only the site knows.
+    fn of_site(&self, site: &StatusAnswer, output: Output) -> String {
+        let mut text = String::new();
+        for host in &site.hosts {
+            text.push_str(&standing(host, site.ts));
+        }
+        if !site.forges.is_empty() {
+            text.push('\n');
+            text.push_str(&forges(&site.forges, site.ts, output));
+        }
+        text.push('\n');
+        if self.workers.is_empty() {
+            text.push_str("no worker has registered; `relay work` starts one\n");
+        } else {
+            text.push_str(&workers(&self.workers, site.ts, output));
         }
         text
     }
