@@ -296,7 +296,11 @@ fn process_status(lane: LaneName, path: &Path, programs: Option<&OsStr>) -> Lane
             let no_interpreter = no_interpreter(&config.command, programs);
             let (state, detail, hint) = match (executable, no_interpreter, no_folder) {
                 (Err(error), ..) => {
-                    let hint = format!("chmod +x it, or {mend}");
+                    let hint = match &error {
+                        ProcessError::NotFound(_) => format!("put it there, or {mend}"),
+                        _ if config.command.is_dir() => mend,
+                        _ => format!("chmod +x it, or {mend}"),
+                    };
                     (LaneState::NotThere, error.to_string(), Some(hint))
                 }
                 (_, Some((detail, hint)), None) => (LaneState::NoInterpreter, detail, Some(hint)),
