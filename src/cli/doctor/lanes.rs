@@ -38,12 +38,22 @@ pub fn checks(lanes: &[LaneStatus]) -> Vec<Check> {
     lanes.iter().map(check).collect()
 }
 
-/// What they come to. A machine whose `relay serve` other machines work for needs none.
+/// What they come to. A machine whose `relay serve` other machines work for needs none, and in that
+/// home `relay work` is refused.
 pub fn together(lanes: &[LaneStatus], serves_others: bool) -> Check {
     let served: Vec<&str> =
         lanes.iter().filter(|lane| lane.served).map(|lane| lane.lane.as_str()).collect();
     match (served.is_empty(), serves_others) {
-        (false, _) => Check::ok("lanes", format!("`relay work` would serve {}", served.join(", "))),
+        (false, false) => {
+            Check::ok("lanes", format!("`relay work` would serve {}", served.join(", ")))
+        }
+        (false, true) => {
+            let served = served.join(", ");
+            let seen = format!(
+                "a worker with a home of its own would serve {served}; `relay serve` has this one"
+            );
+            Check::ok("lanes", seen)
+        }
         (true, true) => {
             Check::ok("lanes", "none can be served here; this site's tasks are its workers'")
         }
@@ -113,7 +123,10 @@ mod tests {
         let all = |lanes: &[LaneStatus], serves_others| together(lanes, serves_others).state;
         let (claude, edit) = (lane("claude", false), lane("process:edit", true));
         assert_eq!(states(&[claude.clone(), edit.clone()]), [State::Warn, State::Ok]);
-        assert_eq!(all(&[claude.clone(), edit], false), State::Ok);
+        assert_eq!(all(&[claude.clone(), edit.clone()], false), State::Ok);
+        let beside = together(&[edit], true);
+        assert!(!beside.seen.contains("`relay work` would serve"), "it is refused: {beside:?}");
+        assert!(beside.seen.contains("process:edit") && beside.state == State::Ok, "{beside:?}");
         assert_eq!(all(std::slice::from_ref(&claude), false), State::Fail);
         assert_eq!(all(&[claude], true), State::Ok, "others work for it");
         let mut changed = lane("codex", true);
