@@ -75,14 +75,17 @@ impl Options {
             let Some(request) = &request else { return Ok((site.preferences().await?, None)) };
             let preferences = site.prefer(request).await?;
             let lane = lane_of(&request.scope).filter(|_| request.value.is_some());
-            let unknown = match lane {
+            let warning = match lane {
+                Some(lane) if without_model(request.key, lane) => Some(format!(
+                    "warning: a process lane has no model, so this changes nothing for `{lane}`"
+                )),
                 Some(lane) => unknown(context, site, lane).await,
                 None => None,
             };
-            Ok((preferences, unknown))
+            Ok((preferences, warning))
         };
-        let (preferences, unknown) = context.ask(asking).await?;
-        if let Some(warning) = unknown {
+        let (preferences, warning) = context.ask(asking).await?;
+        if let Some(warning) = warning {
             context.output.note(warning);
         }
         if self.json {
@@ -118,6 +121,11 @@ fn lane_of(scope: &Scope) -> Option<&LaneName> {
         Scope::Lane { lane } | Scope::ProjectLane { lane, .. } => Some(lane),
         Scope::Global | Scope::Project { .. } => None,
     }
+}
+
+/// Whether the lane is asked for no model.
+fn without_model(key: PreferenceKey, lane: &LaneName) -> bool {
+    key == PreferenceKey::LaneModel && lane.process_name().is_some()
 }
 
 /// A warning where nobody knows the lane: it may be there tomorrow, or be a slip of the hand.

@@ -75,6 +75,27 @@ fn a_preference_of_a_lane_that_nobody_knows_is_kept_with_a_warning() {
 }
 
 #[test]
+fn a_model_of_a_process_lane_is_kept_with_a_warning() {
+    let house = House::new();
+    house.process_lane("edit", "true", "{}");
+    let set = |value: &str, scope: &[&str]| {
+        let ran = house.relay(&[&["prefer", "lane.model", value], scope].concat());
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.err
+    };
+    let of_lane = ["--scope", "lane", "--scope-id", "process:edit"];
+    let of_both = ["--scope", "project-lane", "--scope-id", "acme/shop:process:edit"];
+    let warning =
+        "warning: a process lane has no model, so this changes nothing for `process:edit`\n";
+    assert_eq!(
+        (set("opus", &of_lane).as_str(), set("opus", &of_both).as_str()),
+        (warning, warning)
+    );
+    assert_eq!(set("opus", &["--scope", "lane", "--scope-id", "claude"]), "");
+    assert_eq!(set("--unset", &of_lane), "");
+}
+
+#[test]
 fn a_budget_that_is_used_up_says_so_until_there_is_more() {
     let house = House::new();
     house.claude(TELLS, 0);
