@@ -11,6 +11,8 @@ pub struct Found {
     pub lanes: Lanes,
     /// Which of them are to be served.
     pub served: Vec<LaneName>,
+    /// Of each lane that was served and is not to be any more, why; for a person.
+    pub left_out: Vec<String>,
     /// Told once they are; dropped where the site did not take them.
     pub taken: oneshot::Sender<()>,
 }

@@ -81,11 +81,19 @@ fn a_lane_is_served_that_was_configured_since_the_worker_started() {
     ends_in_review(&house, &worker, &held);
     assert_eq!(std::fs::read_to_string(&begun).unwrap().lines().count(), 1, "it was run twice");
 
+    let why = "process:wait is served no more: its configuration is gone";
+    assert!(worker.said().contains(why), "{}", worker.said());
+
     // Nor is the last one kept, which nothing could run any more.
-    std::fs::remove_file(house.home.join("lanes/other.json")).unwrap();
+    std::fs::write(house.home.join("lanes/other.json"), "{").unwrap();
     worker.until("it serves none", || lanes(&house).is_empty());
     let gone = "the last lane of this machine is gone";
     worker.until("it says so", || worker.said().contains(gone));
+    let said = worker.said();
+    let why = said.lines().find(|line| line.contains("process:other is served no more: "));
+    let why = why.unwrap_or_else(|| panic!("{said}"));
+    assert!(why.contains("lanes/other.json: not a process lane's config"), "{why}");
+    assert!(why.contains("(hint: mend "), "{why}");
     let create = ["task", "create", "--repo", &slug, "--lane", "process:wait", "--title", "x"];
     assert_eq!(house.relay(&create).code, 3, "there is no such lane");
     house.process_lane("other", EDIT, DONE);

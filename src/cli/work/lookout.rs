@@ -92,7 +92,9 @@ async fn follow(
         let moves = || (by_now != by).then(|| served.clone());
         let Some(now) = changed(&served, &found).or_else(moves) else { continue };
         let (taken, answer) = oneshot::channel();
-        if worker.send(Found { lanes, served: now.clone(), taken }).await.is_err() {
+        let left_out = left_out(&served, &now, &found);
+        let told = Found { lanes, served: now.clone(), left_out, taken };
+        if worker.send(told).await.is_err() {
             return;
         }
         match answer.await {
@@ -169,6 +171,19 @@ fn changed(served: &[LaneName], found: &[LaneStatus]) -> Option<Vec<LaneName>> {
     let now: Vec<LaneName> = found.iter().filter(stays).map(|lane| lane.lane.clone()).collect();
     let is_same = now.len() == served.len() && served.iter().all(|lane| now.contains(lane));
     (!is_same).then_some(now)
+}
+
+/// Why each lane that was served is not any more.
+fn left_out(served: &[LaneName], now: &[LaneName], found: &[LaneStatus]) -> Vec<String> {
+    let why = |lane: &LaneName| match found.iter().find(|status| status.lane == *lane) {
+        Some(status) => {
+            let hint = status.hint.as_ref().map(|hint| format!(" (hint: {hint})"));
+            format!("{}{}", status.detail, hint.unwrap_or_default())
+        }
+        None => "its configuration is gone".to_owned(),
+    };
+    let gone = served.iter().filter(|lane| !now.contains(lane));
+    gone.map(|lane| format!("{lane} is served no more: {}", why(lane))).collect()
 }
 
 /// Whether its program, or what that needs to run, is not there.

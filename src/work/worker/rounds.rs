@@ -192,12 +192,15 @@ impl<'a> Rounds<'a> {
     /// same instance of this worker, which may register again. Where the site does not take it, the
     /// worker goes on as before, and may be told again.
     async fn take_up(&mut self, found: Found) {
-        let Found { lanes, served, taken } = found;
+        let Found { lanes, served, left_out, taken } = found;
         let request = self.worker.introduction(served);
         let telling = tokio::time::timeout(FAREWELL, self.worker.client.register(&request));
         let why = match telling.await {
             Ok(Ok(_)) => {
                 self.shared.lanes.becomes(lanes);
+                for why in &left_out {
+                    self.shared.observer.warning(why);
+                }
                 self.shared.observer.registered(&self.worker.id, &listed(&request.lanes));
                 self.served = request.lanes;
                 let _ = taken.send(());
