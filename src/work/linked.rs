@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::files;
+use crate::model::{ForgeKind, Project};
 
 /// `linked.json` of a home: the canonical paths.
 #[derive(Clone, Debug)]
@@ -26,6 +27,13 @@ impl Linked {
     #[must_use]
     pub fn holds(&self, path: &str) -> bool {
         self.paths().is_ok_and(|paths| paths.iter().any(|linked| linked == path))
+    }
+
+    /// Whether it is a repository of this machine, `host`, that was not linked here: its tasks fail.
+    #[must_use]
+    pub fn lacks(&self, project: &Project, host: &str) -> bool {
+        let here = project.forge == ForgeKind::Local && project.host == host;
+        here && !self.holds(&project.remote)
     }
 
     /// Notes that `path` was linked here.

@@ -131,6 +131,21 @@ fn a_site_that_does_not_take_other_lanes_leaves_its_worker_as_it_was() {
 }
 
 #[test]
+fn a_worker_says_at_its_start_which_repositories_of_its_machine_it_was_not_linked() {
+    let served = Served::new();
+    served.house.process_lane("edit", EDIT, DONE);
+    served.house.link();
+    let linked = served.work("a", &[]);
+    std::fs::remove_file(served.home_of("b").join("linked.json")).unwrap();
+    let worker = served.work("b", &[]);
+    let place = served.house.repo.canonicalize().unwrap();
+    let hint = format!("its tasks fail here (hint: relay link {})", place.display());
+    worker.until("it says so", || worker.said().contains(&hint));
+    linked.until("it waits", || linked.said().contains("waiting for work"));
+    assert!(!linked.said().contains("not linked"), "{}", linked.said());
+}
+
+#[test]
 fn a_task_of_a_lane_that_no_worker_serves_is_made_with_a_warning() {
     let house = House::new();
     house.process_lane("edit", EDIT, DONE);

@@ -40,7 +40,7 @@ fn check(
         let mend = format!("put it back, or where it was moved: ln -s NEW {place}");
         return Check::warn(name, format!("{place} is no longer there"), mend);
     }
-    if here && linked.is_some_and(|linked| !linked.holds(&project.remote)) {
+    if linked.is_some_and(|linked| linked.lacks(project, host)) {
         let seen = format!("{place} was not linked from this home: its tasks fail here");
         return Check::warn(name, seen, format!("relay link {place}"));
     }

@@ -179,6 +179,8 @@ pub(in crate::cli) async fn work(
         // Whoever is not there yet has nothing to end.
         () = shutdown.drain.cancelled() => return Ok(()),
     };
+    let far = matches!(context.config.site, Some(Endpoint::Http(_)));
+    let linked = far.then(|| Linked::of(&home));
     let shared = Arc::new(job::Context {
         client,
         worker: worker.id().clone(),
@@ -190,7 +192,7 @@ pub(in crate::cli) async fn work(
         outbox,
         accounts: Arc::clone(&context.accounts),
         forge_api: context.config.github_api.clone(),
-        linked: matches!(context.config.site, Some(Endpoint::Http(_))).then(|| Linked::of(&home)),
+        linked: linked.clone(),
         supervisor: machine::own_program()?,
         max_run,
         keep,
@@ -202,6 +204,9 @@ pub(in crate::cli) async fn work(
     });
     let (tells, found) = mpsc::channel(1);
     let looking = async {
+        if let Some(linked) = linked {
+            tell_unlinked(&linked, &context.host(), &shared.client, &*shared.observer).await;
+        }
         if let Some(lookout) = lookout {
             lookout.tell(serves, tells).await;
         }
@@ -219,6 +224,19 @@ pub(in crate::cli) async fn work(
         ));
     }
     ended.map_err(|error| work_failure(&name, error))
+}
+
+/// Names the repositories of this machine that nobody linked from this home. A site that does not
+/// tell of its repositories is not asked again: a task of one of them says the same.
+async fn tell_unlinked(linked: &Linked, host: &str, client: &Client, observer: &dyn Observer) {
+    for project in client.projects().await.unwrap_or_default() {
+        if linked.lacks(&project, host) {
+            let (slug, place) = (&project.slug, &project.remote);
+            observer.warning(&format!(
+                "{slug}: {place} was not linked from this home: its tasks fail here (hint: relay link {place})"
+            ));
+        }
+    }
 }
 
 async fn git(context: &Context, home: &Path) -> anyhow::Result<Git> {
