@@ -88,6 +88,12 @@ pub(super) async fn uninstall(yes: bool, context: &Context) -> anyhow::Result<Ex
     let keeper = service::keeper(context).await;
     // Only the names of files and commands are of interest.
     let unit = unit(keeper, context, &nothing())?;
+    let there = unit.path.is_file();
+    let standing = service::status(context).await;
+    if !there && !standing.loaded {
+        context.output.line("there is no service to remove")?;
+        return Ok(Exit::Ok);
+    }
     if !yes {
         let mut text = String::new();
         shown(&mut text, &unit.unload);
@@ -95,12 +101,6 @@ pub(super) async fn uninstall(yes: bool, context: &Context) -> anyhow::Result<Ex
         shown(&mut text, &unit.forget);
         text.push_str("\nnothing was done; `--yes` does it, after running jobs have finished\n");
         context.output.text(&text)?;
-        return Ok(Exit::Ok);
-    }
-    let there = unit.path.is_file();
-    let standing = service::status(context).await;
-    if !there && !standing.loaded {
-        context.output.line("there is no service to remove")?;
         return Ok(Exit::Ok);
     }
     if standing.active {
