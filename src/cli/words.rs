@@ -29,7 +29,12 @@ pub const fn tone(state: TaskState) -> Tone {
 pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
     match why {
         WaitReason::NoWorker => "no worker is there: start one with `relay work`".to_owned(),
-        WaitReason::Offline { worker, last_seen } => format!(
+        WaitReason::Offline { worker, last_seen, revoked: true } => format!(
+            "the token of the worker that could take it was revoked: {worker} was there {}; \
+             `relay setup` and `relay work` there",
+            ago(now, *last_seen)
+        ),
+        WaitReason::Offline { worker, last_seen, revoked: false } => format!(
             "the worker that could take it is away: {worker} was there {}; start `relay work` there",
             ago(now, *last_seen)
         ),

@@ -157,6 +157,9 @@ pub enum WaitReason {
         worker: WorkerName,
         /// When.
         last_seen: Timestamp,
+        /// Whether its token was revoked: to start it again does not help.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        revoked: bool,
     },
     /// Workers are there; none serves this lane.
     NoLane {

@@ -15,7 +15,7 @@ pub enum WorkerState {
     Online,
     /// Heard of within the hour.
     Idle,
-    /// Not heard of, or it said so.
+    /// Not heard of, or it said so, or its token was revoked.
     Offline,
 }
 
@@ -72,6 +72,10 @@ pub struct Worker {
     /// Whether it takes nothing more and ends once its runs have: by a signal, or as it was told.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ending: bool,
+    /// Whether the token that it registered with was revoked: it is refused everywhere until it
+    /// registers with another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
     /// What people told it; a site of an earlier version says nothing.
     #[serde(default, skip_serializing_if = "Orders::is_none")]
     pub orders: Orders,

@@ -85,10 +85,13 @@ fn why(need: &Need, workers: &[Worker], known: &Known<'_>) -> WaitReason {
                 !replaced || known.now.since(gone.last_seen) < FORGOTTEN
             });
             let back = self::able(need, gone).unwrap_or_default();
-            return match back.iter().max_by_key(|worker| worker.last_seen) {
-                Some(last) => {
-                    WaitReason::Offline { worker: last.name.clone(), last_seen: last.last_seen }
-                }
+            // One that needs no new token is the easiest to start again.
+            return match back.iter().max_by_key(|worker| (!worker.revoked, worker.last_seen)) {
+                Some(last) => WaitReason::Offline {
+                    worker: last.name.clone(),
+                    last_seen: last.last_seen,
+                    revoked: last.revoked,
+                },
                 None => demand,
             };
         }
@@ -200,6 +203,7 @@ mod tests {
             interval_ms: None,
             leases: Vec::new(),
             ending: false,
+            revoked: false,
             orders: Orders::default(),
         }
     }
@@ -236,7 +240,7 @@ mod tests {
         assert_eq!(reason(&need(), &[], &[], Timestamp(9)), WaitReason::NoWorker);
         let gone = |w: &mut Worker| w.state = WorkerState::Offline;
         let (desk, last_seen) = (worker().name, Timestamp(0));
-        assert_eq!(lacking(&gone), WaitReason::Offline { worker: desk, last_seen });
+        assert_eq!(lacking(&gone), WaitReason::Offline { worker: desk, last_seen, revoked: false });
         let gone_and_unfit = |w: &mut Worker| {
             gone(w);
             w.lanes.clear();
@@ -268,8 +272,18 @@ mod tests {
             ..away.clone()
         };
         let unfit = Worker { labels: Vec::new(), ..worker() };
-        let offline = WaitReason::Offline { worker: away.name.clone(), last_seen: Timestamp(7) };
-        assert_eq!(reason(&need(), &[longer, unfit, away.clone()], &[], Timestamp(9)), offline);
+        let offline = |worker: &Worker| WaitReason::Offline {
+            worker: worker.name.clone(),
+            last_seen: worker.last_seen,
+            revoked: worker.revoked,
+        };
+        let of = |away: &Worker| {
+            reason(&need(), &[longer.clone(), unfit.clone(), away.clone()], &[], Timestamp(9))
+        };
+        assert_eq!(of(&away), offline(&away));
+        let revoked = Worker { revoked: true, ..away.clone() };
+        assert_eq!(of(&revoked), offline(&longer), "to start it again is enough");
+        assert_eq!(reason(&need(), &[revoked.clone()], &[], Timestamp(9)), offline(&revoked));
         assert_eq!(reason(&need(), &[away, worker()], &[], Timestamp(9)), WaitReason::Busy);
     }
 
@@ -287,7 +301,8 @@ mod tests {
         let there = Worker { lanes: vec![codex], ..worker() };
         let after =
             |host, ms| reason(&need(), &[away(host), there.clone()], &[], Timestamp(7 + ms));
-        let offline = WaitReason::Offline { worker: away("").name, last_seen: seen };
+        let offline =
+            WaitReason::Offline { worker: away("").name, last_seen: seen, revoked: false };
         assert_eq!(after("desk", day - 1), offline);
         assert_eq!(after("desk", day), WaitReason::NoLane { lane: need().lane });
         assert_eq!(after("attic", 30 * day), offline, "its machine has no other worker");

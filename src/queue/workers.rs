@@ -18,7 +18,9 @@ impl Queue {
         let register = self.inner.store.register(&r, &id, now, &LIMITS);
         let ended = self.write(Passage::QueueRegister, register).await?;
         let worker = self.inner.store.worker_named(&r.name, now).await?;
-        let worker = worker.ok_or_else(|| QueueError::WorkerUnknown(r.name.to_string()))?;
+        let mut worker = worker.ok_or_else(|| QueueError::WorkerUnknown(r.name.to_string()))?;
+        // The token that it comes with is noted after this; the one before may have been revoked.
+        (worker.revoked, worker.state) = (false, WorkerState::Online);
         let known = Known {
             instance: r.instance,
             offline: false,
@@ -108,7 +110,8 @@ impl Queue {
         // What is ahead of us was stamped before the clock went back.
         if known.last_seen > worker.last_seen || worker.last_seen > now {
             worker.last_seen = known.last_seen;
-            worker.state = WorkerState::derive(now, known.last_seen, known.offline);
+            worker.state =
+                WorkerState::derive(now, known.last_seen, known.offline || worker.revoked);
         }
         worker
     }

@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Every worker, by name. Its state is derived from `now` and when the database last heard
-    /// of it.
+    /// of it; one whose token was revoked is offline.
     pub async fn workers(&self, now: Timestamp) -> Result<Vec<Worker>, StoreError> {
         self.of(now, Which::All).await
     }
@@ -132,13 +132,15 @@ impl Store {
             Which::Name(name) => Sql::made(text).bind(name.to_string()),
         };
         let text = format!(
-            "select id, name, host, version, last_seen, offline, interval_ms
+            "select id, name, host, version, last_seen, offline, interval_ms,
+                (select k.revoked_at from tokens k where k.id = workers.token_id) as revoked_at
             from workers {some} order by name"
         );
         let rows = self.read(bound(text)).await?;
         let mut workers = Vec::with_capacity(rows.len());
         for row in rows.iter().map(|row| self.fields(row)) {
             let last_seen = row.time("last_seen")?;
+            let revoked = !row.is_null("revoked_at");
             workers.push(Worker {
                 id: row.parsed("id")?,
                 name: row.parsed("name")?,
@@ -147,11 +149,12 @@ impl Store {
                 labels: Vec::new(),
                 forges: Vec::new(),
                 version: row.text("version")?,
-                state: WorkerState::derive(now, last_seen, row.int("offline")? != 0),
+                state: WorkerState::derive(now, last_seen, revoked || row.int("offline")? != 0),
                 last_seen,
                 interval_ms: row.count("interval_ms")?,
                 leases: Vec::new(),
                 ending: false,
+                revoked,
                 orders: Orders::default(),
             });
         }

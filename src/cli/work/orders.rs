@@ -159,11 +159,15 @@ fn said(worker: &Worker, order: Order, lanes: &[LaneName]) -> String {
     }
 }
 
-/// What people told a worker, a line each, for `relay work status`.
+/// What keeps a worker from taking what it could, a line each: what people told it, or a token that
+/// is none, for `relay work status`.
 pub(super) fn standing(worker: &Worker, now: Timestamp) -> Vec<String> {
     let (name, Orders { paused, drain }) = (&worker.name, &worker.orders);
     let since = |at: Timestamp| format!("since {} ({})", date(at), ago(now, at));
     let mut lines = Vec::new();
+    if worker.revoked {
+        lines.push(format!("{name}: its token was revoked; `relay setup` and `relay work` there"));
+    }
     for pause in paused {
         let (by, since) = (actor(&pause.by), since(pause.at));
         lines.push(match &pause.lane {
@@ -211,6 +215,7 @@ mod tests {
             interval_ms: None,
             leases: runs.iter().map(lease).collect(),
             ending: false,
+            revoked: false,
             orders,
         }
     }
@@ -290,5 +295,10 @@ mod tests {
         assert_eq!(standing(&signalled, now), ["desk: told to end by a signal; waits for a/b#1"]);
         let gone = Worker { state: WorkerState::Offline, ..signalled };
         assert!(standing(&gone, now).is_empty());
+        let revoked = Worker { revoked: true, ..gone };
+        assert_eq!(
+            standing(&revoked, now),
+            ["desk: its token was revoked; `relay setup` and `relay work` there"]
+        );
     }
 }

@@ -261,6 +261,7 @@ mod tests {
                 interval_ms: None,
                 leases: Vec::new(),
                 ending: false,
+                revoked: false,
                 orders: Orders { paused: lanes.iter().map(pause).collect(), drain },
             };
             let ends = Worker { ending: true, ..worker.clone() };

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use relay::model::{StopReason, TaskId, WaitReason};
+use relay::model::{Actor, StopReason, TaskId, WaitReason, WorkerState};
+use relay::queue::NewToken;
 
 use super::bench::Bench;
 
 super::on_each_database!(
     a_task_waits_for_the_first_worker_whose_quota_comes_back,
     a_task_waits_for_the_worker_that_went,
+    a_worker_whose_token_was_revoked_is_offline_at_once_at_each_site,
 );
 
 async fn waits(b: &Bench, id: &TaskId) -> Vec<WaitReason> {
@@ -45,9 +47,42 @@ async fn a_task_waits_for_the_worker_that_went(b: Bench) {
     gone.await.expect("an answer");
     let (worker, last_seen) = (desk.worker.name.clone(), b.now());
     b.advance(60);
-    assert_eq!(waits(&b, &id).await, [WaitReason::Offline { worker, last_seen }]);
+    assert_eq!(waits(&b, &id).await, [WaitReason::Offline { worker, last_seen, revoked: false }]);
     let gone = b.queue.heartbeat(&attic.worker.id, &attic.instance, true, None, &[]);
     gone.await.expect("an answer");
     let lost = b.queue.cancel(&id, super::bench::ann()).await.expect("a cancel");
     assert_eq!(waits(&b, &lost.task.id).await, []);
+}
+
+async fn a_worker_whose_token_was_revoked_is_offline_at_once_at_each_site(b: Bench) {
+    let desk = b.worker("desk", &["claude"]).await;
+    let other = b.another_process().await;
+    let new = async || {
+        let new = NewToken::of_worker(&desk.worker.name).expect("a token");
+        let (known, _) = b.queue.create_token(new, Actor::site()).await.expect("a token");
+        let id = known.token.id;
+        b.queue.bind_worker(&desk.worker.id, Some(&id)).await.expect("it is bound");
+        id
+    };
+    let token = new().await;
+    let task = b.task(1).await;
+    assert_eq!(waits(&b, &task).await, [WaitReason::Busy]);
+    let last_seen = b.now();
+    b.advance(1);
+    b.queue.revoke_token(&token, &Actor::site()).await.expect("it is revoked");
+    let worker = desk.worker.name.clone();
+    let gone = WaitReason::Offline { worker, last_seen, revoked: true };
+    for queue in [&b.queue, &other] {
+        let seen = queue.workers().await.expect("workers").remove(0);
+        assert_eq!((seen.state, seen.revoked), (WorkerState::Offline, true));
+        assert_eq!(queue.waiting(&task).await.expect("reasons"), std::slice::from_ref(&gone));
+    }
+    b.queue.heard(&desk.worker.id);
+    let seen = b.queue.workers().await.expect("workers").remove(0);
+    assert_eq!(seen.state, WorkerState::Offline, "what is heard of it late");
+    // With another token it is back.
+    let again = b.worker("desk", &["claude"]).await.worker;
+    assert_eq!((again.state, again.revoked), (WorkerState::Online, false));
+    new().await;
+    assert_eq!(waits(&b, &task).await, [WaitReason::Busy]);
 }

@@ -53,6 +53,7 @@ fn worker(n: u16) -> Worker {
         interval_ms: None,
         leases: Vec::new(),
         ending: false,
+        revoked: false,
         orders: Orders::default(),
     }
 }
