@@ -31,6 +31,16 @@ pub enum QueueError {
         /// The lanes that it serves.
         serves: Vec<LaneName>,
     },
+    /// The worker takes nothing more and ends, which is not taken back.
+    #[error("{worker} was told to end, which is not taken back: it takes nothing more{}", to_end(.runs))]
+    Ends {
+        /// The worker.
+        worker: WorkerName,
+        /// Where it runs.
+        host: String,
+        /// What it has to end.
+        runs: Vec<TaskId>,
+    },
     /// What was asked does not fit the state the task is in.
     #[error("task `{task}` is {state}: {why}")]
     Conflict {
@@ -58,4 +68,9 @@ impl QueueError {
             _ => None,
         }
     }
+}
+
+fn to_end(runs: &[TaskId]) -> String {
+    let runs: Vec<String> = runs.iter().map(ToString::to_string).collect();
+    if runs.is_empty() { String::new() } else { format!(", and has {} to end", runs.join(", ")) }
 }

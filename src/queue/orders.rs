@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Queue, QueueError, bounds};
-use crate::model::{Actor, LaneName, Order, Orders, Pause, Worker, WorkerId, WorkerName};
+use crate::model::{
+    Actor, LaneName, Order, Orders, Pause, Worker, WorkerId, WorkerName, WorkerState,
+};
 
 impl Queue {
     /// Tells a worker about these lanes of it, or as a whole where none is named; gives the worker
@@ -16,7 +18,8 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError::NotFound`] where nobody has that name, [`QueueError::NotServed`] for a lane
-    /// that is none of the worker's, and [`QueueError::Invalid`] for a drain of a lane.
+    /// that is none of the worker's, [`QueueError::Invalid`] for a drain of a lane, and
+    /// [`QueueError::Ends`] where a worker is resumed that is there and ends.
     pub async fn order(
         &self,
         name: &WorkerName,
@@ -38,6 +41,11 @@ impl Queue {
         if let Some(lane) = lanes.iter().find(|lane| !is_known(lane)) {
             let (worker, lane, serves) = (worker.name, lane.clone(), worker.lanes);
             return Err(QueueError::NotServed { worker, lane, serves });
+        }
+        let ends = worker.ending || worker.orders.drain.is_some();
+        if order == Order::Resume && ends && worker.state != WorkerState::Offline {
+            let runs = worker.leases.into_iter().map(|lease| lease.task).collect();
+            return Err(QueueError::Ends { worker: worker.name, host: worker.host, runs });
         }
         self.inner.store.order(name, order, lanes, by, now).await?;
         self.named(name).await

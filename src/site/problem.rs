@@ -124,6 +124,9 @@ impl From<QueueError> for Refusal {
                 let hint = format!("{worker} serves {}", serves.join(", "));
                 problem(Code::NotFound).hint(hint)
             }
+            QueueError::Ends { worker, host, .. } => problem(Code::Conflict).hint(format!(
+                "start it again on {host}, once it has ended: relay work --name {worker}"
+            )),
             QueueError::LeaseLost(_) => problem(Code::LeaseLost),
             QueueError::WorkerUnknown(_) => problem(Code::WorkerUnknown),
             QueueError::Conflict { task, .. } => problem(Code::Conflict)

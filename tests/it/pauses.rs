@@ -121,17 +121,21 @@ fn a_worker_that_is_drained_by_command_lets_what_runs_finish_and_ends_with_zero(
     let shown =
         |status: &str| status.lines().any(|l| l.starts_with("w ") && l.contains("draining"));
     assert!(shown(&status), "{status}");
+    house.relay(&["work", "pause", "w"]).ok();
     let refused = house.relay(&["work", "resume", "w"]);
     assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");
     assert!(
         refused.err.contains("not taken back") && refused.err.contains(&running),
         "{refused:?}"
     );
+    let status = house.relay(&["work", "status"]).ok();
+    assert!(status.contains("w: paused by "), "what is refused changes nothing: {status}");
     waits.go();
     assert_eq!(worker.ended(), 0, "{}", worker.said());
     assert_eq!((house.state(&running), house.state(&later)), ("review".into(), "queued".into()));
     assert_eq!(house.relay(&["work", "drain"]).ok(), "w is not there: nothing is to end");
-    // The next start is another, and works.
+    // The next start is another, and works once it is resumed.
+    house.relay(&["work", "resume", "w"]).ok();
     house.relay(&[&["work", "--once"], &BOTH[..]].concat()).ok();
     assert_eq!(house.state(&later), "review");
 }

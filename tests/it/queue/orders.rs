@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use futures_util::future::join_all;
 use relay::model::{FaultPoint, Faults, LaneName, Order, Orders, Passage, StopReason, WaitReason};
-use relay::queue::{Claimant, NewTask, Queue, QueueError, Store};
+use relay::queue::{Claimant, LeftOut, NewTask, Queue, QueueError, Store};
 use sqlx::{AnyConnection, Connection};
 
 use super::bench::{Bench, Hand, ann, lane, new_worker};
@@ -17,6 +17,7 @@ on_each_database!(
     what_was_claimed_before_a_pause_is_given_again_and_worked_on,
     a_worker_that_drains_gets_nothing_and_a_new_start_of_it_does,
     what_a_worker_cannot_be_told_is_refused_by_name,
+    a_worker_that_ends_is_not_resumed_and_stays_paused,
     what_was_said_twice_is_told_once,
     a_repository_that_is_left_out_keeps_no_other_from_being_claimed,
     a_pause_before_the_claim_is_written_wins_and_one_after_it_leaves_what_was_claimed,
@@ -104,7 +105,8 @@ async fn a_worker_that_drains_gets_nothing_and_a_new_start_of_it_does(b: Bench) 
     assert_eq!(got(&b, &hand).await, None);
     b.finish(&lease, &hand, StopReason::NoChanges).await.expect("an end");
     // A drain is not taken back, and registering again is no new start.
-    assert_eq!(tell(&b, "desk", Order::Resume, &[]).await, orders);
+    let refused = b.queue.order(&hand.worker.name, Order::Resume, &[], &ann()).await;
+    assert!(matches!(refused, Err(QueueError::Ends { .. })), "{refused:?}");
     let same = relay::queue::NewWorker {
         instance: hand.instance.clone(),
         ..new_worker("desk", &["claude"])
@@ -141,10 +143,40 @@ async fn what_a_worker_cannot_be_told_is_refused_by_name(b: Bench) {
     assert_eq!(tell(&b, "desk", Order::Resume, &["claude"]).await, Orders::default());
 }
 
+async fn a_worker_that_ends_is_not_resumed_and_stays_paused(b: Bench) {
+    let desk = b.worker("desk", &["claude"]).await;
+    let name = desk.worker.name.clone();
+    let lease = b.running(1, &desk).await;
+    tell(&b, "desk", Order::Pause, &[]).await;
+    let told = tell(&b, "desk", Order::Drain, &[]).await;
+    let events = b.queue.events(0, None, 100).await.expect("events").len();
+    for lanes in [Vec::new(), vec![lane("claude")]] {
+        let refused = b.queue.order(&name, Order::Resume, &lanes, &ann()).await;
+        let refused = refused.expect_err("it was taken");
+        assert!(matches!(refused, QueueError::Ends { .. }), "{refused:?}");
+        let has = format!("it takes nothing more, and has {} to end", lease.task);
+        assert!(refused.to_string().ends_with(&has), "{refused}");
+    }
+    let worker = b.queue.workers().await.expect("workers").remove(0);
+    assert_eq!(worker.orders, told, "nothing was changed");
+    assert_eq!(b.queue.events(0, None, 100).await.expect("events").len(), events);
+    // Once it has ended, its next start is resumed.
+    let gone = b.queue.heartbeat(&desk.worker.id, &desk.instance, true, None, &[]);
+    gone.await.expect("an answer");
+    assert_eq!(tell(&b, "desk", Order::Resume, &[]).await.paused, []);
+    // A signal ends it as well.
+    let desk = b.worker("desk", &["claude"]).await;
+    tell(&b, "desk", Order::Pause, &[]).await;
+    let ends = LeftOut { ending: true, ..LeftOut::default() };
+    b.queue.leaves_out(&desk.worker.id, ends);
+    let refused = b.queue.order(&name, Order::Resume, &[], &ann()).await;
+    assert!(matches!(refused, Err(QueueError::Ends { .. })), "{refused:?}");
+}
+
 async fn what_was_said_twice_is_told_once(b: Bench) {
     b.worker("desk", &["claude"]).await;
     let mut first = None;
-    for order in [Order::Pause, Order::Drain, Order::Resume] {
+    for order in [Order::Pause, Order::Resume, Order::Drain] {
         for _ in 0..2 {
             b.advance(1);
             let orders = tell(&b, "desk", order, &[]).await;
@@ -165,8 +197,8 @@ async fn what_was_said_twice_is_told_once(b: Bench) {
     let lane = r#"{"lane":"claude","worker":"desk"}"#;
     let expected = [
         ("worker.paused", desk),
-        ("worker.draining", desk),
         ("worker.resumed", desk),
+        ("worker.draining", desk),
         ("worker.paused", lane),
     ];
     assert_eq!(told, expected.map(|(kind, data)| (kind.to_owned(), data.to_owned())));

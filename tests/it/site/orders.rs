@@ -84,7 +84,7 @@ async fn a_worker_that_knows_less_than_the_site_is_told_at_once_also_after_a_res
     // A worker of an earlier version does not listen, and is not rung at each question.
     let held = worker.hold(1, told.version);
     home.held(1).await;
-    tell(&home, "w", Order::Resume, &[]).await;
+    tell(&home, "w", Order::Pause, &["claude"]).await;
     held.await.expect("once, where something changes");
     home.owner.close().await;
 }
