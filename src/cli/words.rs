@@ -29,15 +29,21 @@ pub const fn tone(state: TaskState) -> Tone {
 pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
     match why {
         WaitReason::NoWorker => "no worker is there: start one with `relay work`".to_owned(),
-        WaitReason::Offline { worker, last_seen, revoked: true } => format!(
-            "the token of the worker that could take it was revoked: {worker} was there {}; \
-             `relay setup` and `relay work` there",
-            ago(now, *last_seen)
-        ),
-        WaitReason::Offline { worker, last_seen, revoked: false } => format!(
-            "the worker that could take it is away: {worker} was there {}; start `relay work` there",
-            ago(now, *last_seen)
-        ),
+        WaitReason::Offline { worker, last_seen, revoked, paused } => {
+            let (how, then) = match revoked {
+                true => ("has a token that was revoked", "`relay setup` and"),
+                false => ("is away", "start"),
+            };
+            let paused = match paused {
+                true => format!("; it is paused as well: `relay work resume {worker}`"),
+                false => String::new(),
+            };
+            format!(
+                "the worker that could take it {how}: {worker} was there {}; {then} `relay work` \
+                 there{paused}",
+                ago(now, *last_seen)
+            )
+        }
         WaitReason::Paused { until } => format!(
             "every worker that could take it is out of quota until {} ({})",
             date(*until),
@@ -319,6 +325,27 @@ mod tests {
             ..Usage::default()
         };
         assert_eq!(usage(&told), "12,345 tokens in, 0 out, $0.43 at list price, opus");
+    }
+
+    #[test]
+    fn a_worker_that_is_away_is_named_with_all_that_keeps_it_away() {
+        let words = |revoked, paused| {
+            let (worker, last_seen) = ("desk".parse().expect("valid"), Timestamp(0));
+            let away = WaitReason::Offline { worker, last_seen, revoked, paused };
+            waiting(&away, Timestamp(300_000))
+        };
+        assert_eq!(
+            words(false, false),
+            "the worker that could take it is away: desk was there 5m ago; start `relay work` there"
+        );
+        assert_eq!(
+            words(true, false),
+            "the worker that could take it has a token that was revoked: desk was there 5m ago; \
+             `relay setup` and `relay work` there"
+        );
+        let paused = words(false, true);
+        let as_well = "`relay work` there; it is paused as well: `relay work resume desk`";
+        assert!(paused.ends_with(as_well), "{paused}");
     }
 
     #[test]

@@ -160,6 +160,9 @@ pub enum WaitReason {
         /// Whether its token was revoked: to start it again does not help.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         revoked: bool,
+        /// Whether people paused it, or this lane of it, as well: it takes nothing when it is back.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        paused: bool,
     },
     /// Workers are there; none serves this lane.
     NoLane {

@@ -91,6 +91,7 @@ fn why(need: &Need, workers: &[Worker], known: &Known<'_>) -> WaitReason {
                     worker: last.name.clone(),
                     last_seen: last.last_seen,
                     revoked: last.revoked,
+                    paused: last.orders.pause_of(&need.lane).is_some(),
                 },
                 None => demand,
             };
@@ -187,7 +188,7 @@ fn able<'a>(need: &Need, mut left: Vec<&'a Worker>) -> Result<Vec<&'a Worker>, W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Epoch, LeaseRef, WorkerName};
+    use crate::model::{Actor, Epoch, LeaseRef, Pause, WorkerName};
 
     fn worker() -> Worker {
         Worker {
@@ -240,7 +241,10 @@ mod tests {
         assert_eq!(reason(&need(), &[], &[], Timestamp(9)), WaitReason::NoWorker);
         let gone = |w: &mut Worker| w.state = WorkerState::Offline;
         let (desk, last_seen) = (worker().name, Timestamp(0));
-        assert_eq!(lacking(&gone), WaitReason::Offline { worker: desk, last_seen, revoked: false });
+        assert_eq!(
+            lacking(&gone),
+            WaitReason::Offline { worker: desk, last_seen, revoked: false, paused: false }
+        );
         let gone_and_unfit = |w: &mut Worker| {
             gone(w);
             w.lanes.clear();
@@ -276,11 +280,16 @@ mod tests {
             worker: worker.name.clone(),
             last_seen: worker.last_seen,
             revoked: worker.revoked,
+            paused: !worker.orders.paused.is_empty(),
         };
         let of = |away: &Worker| {
             reason(&need(), &[longer.clone(), unfit.clone(), away.clone()], &[], Timestamp(9))
         };
         assert_eq!(of(&away), offline(&away));
+        let pause = Pause { lane: None, by: Actor::user("ann"), at: Timestamp(5) };
+        let orders = Orders { paused: vec![pause], drain: None };
+        let paused = Worker { orders, ..away.clone() };
+        assert_eq!(of(&paused), offline(&paused), "it is paused as well");
         let revoked = Worker { revoked: true, ..away.clone() };
         assert_eq!(of(&revoked), offline(&longer), "to start it again is enough");
         assert_eq!(reason(&need(), &[revoked.clone()], &[], Timestamp(9)), offline(&revoked));
@@ -301,8 +310,12 @@ mod tests {
         let there = Worker { lanes: vec![codex], ..worker() };
         let after =
             |host, ms| reason(&need(), &[away(host), there.clone()], &[], Timestamp(7 + ms));
-        let offline =
-            WaitReason::Offline { worker: away("").name, last_seen: seen, revoked: false };
+        let offline = WaitReason::Offline {
+            worker: away("").name,
+            last_seen: seen,
+            revoked: false,
+            paused: false,
+        };
         assert_eq!(after("desk", day - 1), offline);
         assert_eq!(after("desk", day), WaitReason::NoLane { lane: need().lane });
         assert_eq!(after("attic", 30 * day), offline, "its machine has no other worker");

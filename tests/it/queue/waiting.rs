@@ -47,7 +47,10 @@ async fn a_task_waits_for_the_worker_that_went(b: Bench) {
     gone.await.expect("an answer");
     let (worker, last_seen) = (desk.worker.name.clone(), b.now());
     b.advance(60);
-    assert_eq!(waits(&b, &id).await, [WaitReason::Offline { worker, last_seen, revoked: false }]);
+    assert_eq!(
+        waits(&b, &id).await,
+        [WaitReason::Offline { worker, last_seen, revoked: false, paused: false }]
+    );
     let gone = b.queue.heartbeat(&attic.worker.id, &attic.instance, true, None, &[]);
     gone.await.expect("an answer");
     let lost = b.queue.cancel(&id, super::bench::ann()).await.expect("a cancel");
@@ -71,7 +74,7 @@ async fn a_worker_whose_token_was_revoked_is_offline_at_once_at_each_site(b: Ben
     b.advance(1);
     b.queue.revoke_token(&token, &Actor::site()).await.expect("it is revoked");
     let worker = desk.worker.name.clone();
-    let gone = WaitReason::Offline { worker, last_seen, revoked: true };
+    let gone = WaitReason::Offline { worker, last_seen, revoked: true, paused: false };
     for queue in [&b.queue, &other] {
         let seen = queue.workers().await.expect("workers").remove(0);
         assert_eq!((seen.state, seen.revoked), (WorkerState::Offline, true));
