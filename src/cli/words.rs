@@ -116,6 +116,16 @@ pub fn waiting(why: &WaitReason, now: Timestamp) -> String {
         WaitReason::NoForgeLogin { forge } => {
             format!("no worker of the lane is logged in to {forge}: `gh auth login` there")
         }
+        WaitReason::Silent { worker, last_seen, interval_ms } => {
+            let every = interval_ms.map(|ms| span(Duration::from_millis(ms)));
+            let every = every.map(|every| format!(", and asks every {every} where it runs"));
+            format!(
+                "the worker that could take it is silent: {worker} was there {}{}; see that `relay work` \
+                 runs there",
+                ago(now, *last_seen),
+                every.unwrap_or_default()
+            )
+        }
         WaitReason::Busy => "every worker that could take it is busy, or about to ask".to_owned(),
         WaitReason::Parked { until, stopped } => {
             let why = stopped.as_ref().map(|why| format!(": {}", paused(why))).unwrap_or_default();
@@ -342,6 +352,16 @@ mod tests {
             words(true, false),
             "the worker that could take it has a token that was revoked: desk was there 5m ago; \
              `relay setup` and `relay work` there"
+        );
+        let silent = WaitReason::Silent {
+            worker: "desk".parse().expect("valid"),
+            last_seen: Timestamp(0),
+            interval_ms: Some(300_000),
+        };
+        assert_eq!(
+            waiting(&silent, Timestamp(180_000)),
+            "the worker that could take it is silent: desk was there 3m ago, and asks every 5m where \
+             it runs; see that `relay work` runs there"
         );
         let paused = words(false, true);
         let as_well = "`relay work` there; it is paused as well: `relay work resume desk`";

@@ -222,6 +222,16 @@ pub enum WaitReason {
         /// What they run of it.
         runs: Vec<TaskId>,
     },
+    /// No worker that could take it was heard of within two minutes: none holds the doorbell, and none
+    /// that works says so. One that is there is heard of as often as it checks in.
+    Silent {
+        /// The one that was heard of last.
+        worker: WorkerName,
+        /// When.
+        last_seen: Timestamp,
+        /// How often it checks in, in milliseconds.
+        interval_ms: Option<u64>,
+    },
     /// Every worker that could take it is busy, or is about to ask.
     Busy,
     /// Its repository could not be looked at; beside another reason.

@@ -122,6 +122,13 @@ fn why(need: &Need, workers: &[Worker], known: &Known<'_>) -> WaitReason {
     {
         return WaitReason::Paused { until: first };
     }
+    if able.iter().all(|worker| worker.state == WorkerState::Idle)
+        && let Some(last) = able.iter().max_by_key(|worker| worker.last_seen)
+    {
+        let (worker, last_seen, interval_ms) =
+            (last.name.clone(), last.last_seen, last.interval_ms);
+        return WaitReason::Silent { worker, last_seen, interval_ms };
+    }
     let is_limited =
         |worker: &&Worker| left(worker).is_some_and(|left| left.limited.contains(&need.lane));
     if able.iter().all(is_limited) {
@@ -199,7 +206,7 @@ mod tests {
             labels: vec!["gpu".parse().expect("a label")],
             forges: vec!["github.com".to_owned()],
             version: "0".to_owned(),
-            state: WorkerState::Idle,
+            state: WorkerState::Online,
             last_seen: Timestamp(0),
             interval_ms: None,
             leases: Vec::new(),
@@ -294,6 +301,30 @@ mod tests {
         assert_eq!(of(&revoked), offline(&longer), "to start it again is enough");
         assert_eq!(reason(&need(), &[revoked.clone()], &[], Timestamp(9)), offline(&revoked));
         assert_eq!(reason(&need(), &[away, worker()], &[], Timestamp(9)), WaitReason::Busy);
+    }
+
+    #[test]
+    fn a_worker_that_nothing_was_heard_of_for_minutes_is_not_called_busy() {
+        let idle = |name: &str, at| Worker {
+            name: name.parse().expect("a name"),
+            state: WorkerState::Idle,
+            last_seen: Timestamp(at),
+            interval_ms: Some(300_000),
+            ..worker()
+        };
+        let now = Timestamp(200_000);
+        let (desk, attic) = (idle("desk", 2), idle("attic", 1));
+        let silent = WaitReason::Silent {
+            worker: desk.name.clone(),
+            last_seen: Timestamp(2),
+            interval_ms: Some(300_000),
+        };
+        assert_eq!(reason(&need(), &[attic, desk.clone()], &[], now), silent);
+        assert_eq!(reason(&need(), &[desk.clone(), worker()], &[], now), WaitReason::Busy);
+        // What is known for certain is told first.
+        let until = Timestamp(300_000);
+        let paused = [(desk.id.clone(), until)];
+        assert_eq!(reason(&need(), &[desk], &paused, now), WaitReason::Paused { until });
     }
 
     #[test]

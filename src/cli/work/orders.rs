@@ -154,6 +154,13 @@ fn said(worker: &Worker, order: Order, lanes: &[LaneName]) -> String {
         Order::Drain if worker.state == WorkerState::Offline && none => {
             format!("{name} is not there: nothing is to end")
         }
+        Order::Drain if worker.state == WorkerState::Idle => {
+            let then = if none { String::new() } else { format!(" after {runs}") };
+            format!(
+                "{name} was not heard of for two minutes or longer: where it still runs, it takes \
+                 nothing more and ends{then}"
+            )
+        }
         Order::Drain if none => format!("{name} ends: nothing runs"),
         Order::Drain => format!("{name} takes nothing more, and ends after {runs}"),
     }
@@ -186,6 +193,10 @@ pub(super) fn standing(worker: &Worker, now: Timestamp) -> Vec<String> {
         let (by, since) = (actor(&drain.by), since(drain.at));
         lines.push(match (worker.state, &runs[..]) {
             (WorkerState::Offline, _) => format!("{name}: ended, as {by} told it {since}"),
+            (WorkerState::Idle, _) => {
+                let seen = ago(now, worker.last_seen);
+                format!("{name}: told to end by {by} {since}; was heard of {seen}, and not since")
+            }
             (_, []) => format!("{name}: told to end by {by} {since}; nothing runs"),
             (_, runs) => {
                 format!("{name}: told to end by {by} {since}; waits for {}", runs.join(", "))
@@ -252,6 +263,11 @@ mod tests {
             "desk takes nothing more, and ends after a/b#1, a/b#2"
         );
         assert_eq!(said(&worker(ending(), &[]), Order::Drain, &[]), "desk ends: nothing runs");
+        let silent = |runs| Worker { state: WorkerState::Idle, ..worker(ending(), runs) };
+        let unsure = "desk was not heard of for two minutes or longer: where it still runs, it takes \
+                      nothing more and ends";
+        assert_eq!(said(&silent(&[]), Order::Drain, &[]), unsure);
+        assert_eq!(said(&silent(&["a/b#1"]), Order::Drain, &[]), format!("{unsure} after a/b#1"));
     }
 
     #[test]
@@ -289,6 +305,11 @@ mod tests {
         assert_eq!(
             standing(&worker(ending(), &["a/b#1"]), now),
             [format!("desk: told to end by ann {since}; waits for a/b#1")]
+        );
+        let silent = Worker { state: WorkerState::Idle, ..worker(ending(), &["a/b#1"]) };
+        assert_eq!(
+            standing(&silent, now),
+            [format!("desk: told to end by ann {since}; was heard of 5m ago, and not since")]
         );
         assert!(standing(&worker(Orders::default(), &[]), now).is_empty());
         let signalled = Worker { ending: true, ..worker(Orders::default(), &["a/b#1"]) };
