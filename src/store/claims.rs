@@ -141,10 +141,10 @@ pub(super) fn claim_text(lanes: usize, labels: usize, limited: bool) -> String {
             select $4, id, epoch, worker_id, $2, claim_id, $5
             from tasks where claim_id = $3 and changes() = 1;
         insert into events (at, kind, actor, task_id, data)
-            select $5, 'run.claimed', 'runner:' || w.name, t.id,
-                '{{\"epoch\":' || t.epoch || ',\"run\":\"' || $4 || '\"}}'
-            from tasks t join workers w on w.id = t.worker_id
-            where t.claim_id = $3 and changes() = 1;
+            select $5, 'run.claimed', 'runner:' || w.name, tasks.id,
+                '{{\"epoch\":' || tasks.epoch || ',\"run\":\"' || $4 || '\"{MODEL}
+            from tasks join workers w on w.id = tasks.worker_id
+            where tasks.claim_id = $3 and changes() = 1;
         select {columns}, {preferences}, runs.id as run_id, p.slug, p.forge, p.host, p.remote, p.api_base,
             p.default_branch, p.linked_at
         from workers w
@@ -196,9 +196,9 @@ pub(super) fn claim_text_postgres(
                 select $4, id, epoch, worker_id, $2, claim_id, $5 from taken
         ), told as (
             insert into events (at, kind, actor, task_id, data)
-                select $5, 'run.claimed', 'runner:' || w.name, t.id,
-                    '{{\"epoch\":' || t.epoch || ',\"run\":\"' || $4 || '\"}}'
-                from taken t cross join w
+                select $5, 'run.claimed', 'runner:' || w.name, tasks.id,
+                    '{{\"epoch\":' || tasks.epoch || ',\"run\":\"' || $4 || '\"{MODEL}
+                from taken as tasks cross join w
         )
         select {columns}, {preferences},
             coalesce(
@@ -218,6 +218,14 @@ pub(super) fn claim_text_postgres(
         preferences = run_preferences!(),
     )
 }
+
+/// The end of what `run.claimed` tells: the model that the preferences name for the run, or null. Its
+/// name has no character that JSON would write otherwise.
+const MODEL: &str = concat!(
+    ",\"model\":' || coalesce('\"' || ",
+    run_preferences!("lane.model"),
+    " || '\"', 'null') || '}'"
+);
 
 /// That the token a worker registered with was not revoked, perhaps at another site a moment ago. Who
 /// came by the home's socket has none.

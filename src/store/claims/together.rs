@@ -9,7 +9,9 @@
 
 use super::super::row::Fields;
 use super::super::sql::{Arg, Joint};
-use super::{Claim, LIVE_TOKEN, fits, lane_rows, no_budget_left, run_preferences, task_columns};
+use super::{
+    Claim, LIVE_TOKEN, MODEL, fits, lane_rows, no_budget_left, run_preferences, task_columns,
+};
 
 /// How `claim` is asked together with others.
 pub(super) fn joint(claim: &Claim<'_>) -> Joint {
@@ -85,8 +87,8 @@ pub(in crate::store) fn claim_text_together(lanes: usize, labels: usize) -> Stri
         ), told as (
             insert into events (at, kind, actor, task_id, data)
                 select updated_at, 'run.claimed', 'runner:' || name, id,
-                    '{{\"epoch\":' || epoch || ',\"run\":\"' || run || '\"}}'
-                from taken
+                    '{{\"epoch\":' || epoch || ',\"run\":\"' || run || '\"{MODEL}
+                from taken as tasks
         )
         select a.ask,
             case when first.disk = a.disk and first.forges = a.forges and first.told = a.told

@@ -255,7 +255,10 @@ async fn claim_at_once(b: &Bench, mix: &Mix, scene: &Scene) {
         assert_eq!((runs.len(), &runs[0].id, runs[0].epoch), (1, &claimed.run, lease.epoch));
         assert_eq!(claimed.project.slug, id.repo);
         let events = b.queue.events(0, Some(id), 10).await.expect("events");
-        assert_eq!(events[1].data, serde_json::json!({ "epoch": 1, "run": claimed.run }));
+        assert_eq!(
+            events[1].data,
+            serde_json::json!({ "epoch": 1, "run": claimed.run, "model": null })
+        );
         let name = &scene.hands[*who].worker.name;
         assert_eq!(events[1].actor.0, format!("runner:{name}"));
     }

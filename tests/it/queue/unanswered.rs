@@ -1,6 +1,6 @@
 //! A task that its vendor does not answer, while it answers the others of the lane.
 
-use relay::model::{StopReason, Task, TaskId, TaskState};
+use relay::model::{Preference, PreferenceKey, Scope, StopReason, Task, TaskId, TaskState};
 use relay::queue::PASSED_OVER;
 
 use super::bench::{Bench, Hand, ann};
@@ -9,6 +9,7 @@ super::on_each_database!(
     a_task_that_its_vendor_alone_does_not_answer_is_given_up,
     what_others_have_elsewhere_gives_up_no_task,
     an_outage_with_a_good_hour_in_it_gives_up_no_task,
+    an_outage_of_one_model_gives_up_none_of_its_tasks,
 );
 
 const AWAY: StopReason = StopReason::VendorUnreachable;
@@ -82,5 +83,31 @@ async fn an_outage_with_a_good_hour_in_it_gives_up_no_task(b: Bench) {
             b.finish(&lease, &hand, StopReason::Finished).await.expect("an end");
         }
         b.advance(300);
+    }
+}
+
+async fn an_outage_of_one_model_gives_up_none_of_its_tasks(b: Bench) {
+    let hand = b.worker("desk", &["claude"]).await;
+    let prefer = async |value: &str| {
+        let (key, scope) = (PreferenceKey::LaneModel, Scope::Global);
+        let preference = Preference { key, scope, value: value.to_owned() };
+        b.queue.prefer(&preference, ann()).await.expect("a preference");
+    };
+    let id = b.task(1).await;
+    // What counts is the model of each run, not the one that is preferred as the last of them ends.
+    for round in 0..PASSED_OVER * 2 {
+        prefer("m-away").await;
+        let task = tries(&b, &hand, &id).await;
+        assert_eq!(task.state, TaskState::Parked, "{round}");
+        prefer("m-there").await;
+        another_finishes(&b, &hand, 100 + u64::from(round)).await;
+    }
+    for round in 0..=PASSED_OVER {
+        let task = tries(&b, &hand, &id).await;
+        let given_up = round == PASSED_OVER;
+        assert_eq!(task.state == TaskState::Failed, given_up, "{round}: {task:?}");
+        if !given_up {
+            another_finishes(&b, &hand, 200 + u64::from(round)).await;
+        }
     }
 }
