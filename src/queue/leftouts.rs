@@ -38,6 +38,16 @@ impl LeftOuts {
         self.with(|map| map.get(worker).is_some_and(|left| left.ending))
     }
 
+    /// Nothing is known of the worker any more.
+    pub(super) fn forget(&self, worker: &WorkerId) {
+        self.with(|map| map.remove(worker));
+    }
+
+    /// Nothing is known any more of any but these.
+    pub(super) fn keep(&self, workers: &[WorkerId]) {
+        self.with(|map| map.retain(|worker, _| workers.contains(worker)));
+    }
+
     /// What those of `workers` leave out that leave something out.
     pub(super) fn of(&self, workers: &[Worker]) -> HashMap<WorkerId, LeftOut> {
         let known = |map: &mut HashMap<WorkerId, LeftOut>| {

@@ -17,9 +17,18 @@ impl Queue {
         self.inner.store.written_elsewhere();
     }
 
-    /// A worker spoke to another site: what is remembered of it may be old.
+    /// A worker came to another site, or left one: what is remembered of it may be old, and what its
+    /// last start left out is over.
     pub fn forget(&self, worker: &WorkerId) {
         self.inner.seen.forget(worker);
+        self.inner.leftouts.forget(worker);
+    }
+
+    /// What other sites told may have been missed: what any worker leaves out is not known any more,
+    /// but for those that wait `here` and said it themselves. Of the others it is known again once it
+    /// changes.
+    pub fn forget_left_out(&self, here: &[WorkerId]) {
+        self.inner.leftouts.keep(here);
     }
 
     /// Which start of each worker lives. Others that are remembered are forgotten.

@@ -114,6 +114,7 @@ pub(super) async fn heartbeat(
         site.sites.heard(&worker);
         if offline {
             site.bell.left(&worker);
+            site.queue.leaves_out(&worker, LeftOut::default());
             site.sites.tell(Notice::Left { worker: worker.clone() });
         }
         let orders = site.bell.orders(&worker);

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::Notice;
 use super::line::Letter;
 use crate::model::{InstanceId, LeaseRef, WorkerId};
-use crate::queue::{LeftOut, QueueError};
+use crate::queue::QueueError;
 use crate::site::state::Site;
 
 /// Before what failed is tried again.
@@ -47,9 +47,9 @@ pub(super) async fn take_on(site: &Site, me: &str, mut hearing: UnboundedReceive
                     }
                 }
                 // Of a newer relay: what it means is not known.
-                Err(_) => everything(site).await,
+                Err(_) => missed(site).await,
             },
-            Heard::Gap => everything(site).await,
+            Heard::Gap => missed(site).await,
             Heard::Beat { changed } => {
                 let now = site.clock.uptime();
                 if now.saturating_sub(written) >= WRITE_EVERY {
@@ -85,8 +85,6 @@ async fn take(site: &Site, notice: Notice) -> Result<(), QueueError> {
         }
         Notice::Revoked { worker, lease } => end(site, &worker, lease),
         Notice::Registered { worker, instance, ended } => {
-            // As the site that it registered with did: its first word there is no news.
-            let _is_news = site.queue.leaves_out(&worker, LeftOut::default());
             meet(site, &worker, instance, &ended).await?;
         }
         Notice::Left { worker } => {
@@ -112,7 +110,8 @@ fn end(site: &Site, worker: &WorkerId, lease: LeaseRef) {
     }
 }
 
-/// Another instance of a worker lives, and `ended` are the leases of the one before.
+/// Another instance of a worker lives, and `ended` are the leases of the one before. What that one
+/// left out is forgotten as at the site that it registered with: its first word there is no news.
 async fn meet(
     site: &Site,
     worker: &WorkerId,
@@ -130,6 +129,12 @@ async fn meet(
         site.registered(&known, Some(instance), ended, written).await?;
     }
     Ok(())
+}
+
+/// Something was told that was not heard: what is in no database is forgotten, the rest read anew.
+async fn missed(site: &Site) {
+    site.queue.forget_left_out(&site.bell.present());
+    everything(site).await;
 }
 
 /// Reads everything anew, and goes on trying where the database is away.

@@ -1,12 +1,13 @@
 //! The line between two sites is broken while things change.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use relay::api::Code;
+use relay::api::{Code, DoorbellQuery};
 
 use super::pair::{Pair, eventually, places, with_token};
 use super::wire::Wire;
-use crate::site::fixture::{Home, until};
+use crate::site::fixture::{Home, TestWorker, until};
 use crate::site::tokens::{code, stranger};
 use crate::support::postgres::{Cluster, Database};
 
@@ -40,6 +41,41 @@ async fn pg_what_was_told_while_the_line_was_broken_is_read_when_it_stands_again
     assert_eq!(called_off.await.expect("an answer").revoked, [lease.reference()]);
     assert_eq!(code(refused.await.expect("an end")), Code::Unauthorized);
     assert_eq!(waiting.await.expect("an answer").queued, 1);
+    pair.close().await;
+}
+
+/// What no database has cannot be read anew: it is forgotten, but of those who wait here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_what_workers_left_out_is_forgotten_where_news_of_them_may_have_been_missed() {
+    let Some(database) = Database::new().await else { return };
+    let wire = Wire::to(&database.url).await;
+    let pair = Pair::over(database, &wire.url).await;
+    let (a, b) = (&pair.a, &pair.b);
+    let (there, here) = (a.worker("there").await, b.worker("here").await);
+    let ending = |worker: &TestWorker, hold| DoorbellQuery {
+        ending: true,
+        ..worker.query(0, b.owner.site().bell.version(), hold)
+    };
+    there.client.doorbell(&ending(&there, 0)).await.expect("an answer");
+    let (client, query) = (here.client.clone(), ending(&here, 300));
+    let held = tokio::spawn(async move { client.doorbell(&query).await });
+    b.held(1).await;
+    Pair::heard(a, b).await;
+    let end = async || {
+        let workers = b.client.workers().await.expect("workers");
+        let end = workers.iter().filter(|worker| worker.ending);
+        end.map(|worker| worker.name.to_string()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(end().await, BTreeSet::from(["here", "there"].map(str::to_owned)));
+    wire.cut();
+    until(|| !b.owner.site().sites.is_seated()).await;
+    a.worker("there").await;
+    a.rest().await;
+    wire.mend();
+    until(|| b.owner.site().sites.is_seated()).await;
+    Pair::heard(a, b).await;
+    assert_eq!(end().await, BTreeSet::from(["here".to_owned()]));
+    held.abort();
     pair.close().await;
 }
 

@@ -130,7 +130,21 @@ async fn pg_what_a_worker_leaves_out_is_the_reason_at_each_site() {
     again.ring(0, 0, 0).await;
     Pair::heard(b, a).await;
     assert_eq!(why().await, WaitReason::Busy);
+    // And with its last one.
+    let query = DoorbellQuery { ending: true, ..again.query(0, 0, 0) };
+    again.client.doorbell(&query).await.expect("an answer");
+    Pair::heard(b, a).await;
+    assert_eq!((ends(a).await, ends(b).await), (true, true));
+    let leaves = HeartbeatRequest { offline: true, ..beat(&again, &[]) };
+    again.client.heartbeat(&again.worker.id, &leaves).await.expect("an answer");
+    Pair::heard(b, a).await;
+    assert_eq!((ends(a).await, ends(b).await), (false, false));
     pair.close().await;
+}
+
+/// Whether this site says of the only worker that it ends.
+async fn ends(site: &Home) -> bool {
+    site.client.workers().await.expect("workers")[0].ending
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
