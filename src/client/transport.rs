@@ -274,10 +274,11 @@ impl Transport {
 
     fn failed(&self, error: &reqwest::Error, route: &str, after: Duration) -> ClientError {
         let endpoint = self.endpoint.to_string();
-        // The system may give a silent connection up before this client does.
-        if speaks_no_tls(error) {
+        // On a connection that stood, a request may have come through before.
+        if error.is_connect() && speaks_no_tls(error) {
             return ClientError::NoTls { endpoint };
         }
+        // The system may give a silent connection up before this client does.
         let is_ours = error.is_timeout() && !error.is_connect() && !is_of_the_system(error);
         if is_ours {
             ClientError::TimedOut { endpoint, route: route.to_owned(), after }

@@ -5,11 +5,17 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Instant;
 
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
 
+use crate::support::certificate::certificate;
+use crate::support::full::skip;
 use crate::support::house::{House, Working};
+use crate::support::processes::tool;
 use crate::tokens::Site;
 
 /// A site and its admin's token.
@@ -268,6 +274,40 @@ fn a_site_without_tls_that_is_called_by_https_is_told_with_the_command_that_is_r
     assert!(ran.err.contains(&hint), "{ran:?}");
     assert!(!ran.err.contains("waited for") && began.elapsed().as_secs() < 20, "{ran:?}");
     site.stop();
+}
+
+/// What breaks off a connection with TLS that stood may have heard what was asked.
+#[test]
+fn full_a_site_that_leaves_tls_after_it_was_asked_is_not_taken_for_one_without() {
+    let Some(openssl) = tool("openssl") else { return skip("openssl") };
+    let dir = tempfile::tempdir().unwrap();
+    certificate(&openssl, dir.path(), "DNS:localhost");
+    let key = PrivateKeyDer::from_pem_file(dir.path().join("site.key")).unwrap();
+    let site = vec![CertificateDer::from_pem_file(dir.path().join("site.pem")).unwrap()];
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let config = Arc::new(config.with_single_cert(site, key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let https = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+    let (tell, asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in listener.incoming() {
+            let tls = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut line = rustls::StreamOwned::new(tls, line.unwrap());
+            let mut request = [0; 4096];
+            tell.send(line.read(&mut request).is_ok_and(|read| read > 0)).unwrap();
+            line.sock.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        }
+    });
+    let mut desk = House::new();
+    desk.set("RELAY_SITE", &https).set("RELAY_TOKEN", "relay_x");
+    desk.set("SSL_CERT_FILE", dir.path().join("ca.pem").to_str().unwrap());
+    let ran = desk.relay(&["task", "ls"]);
+    assert!(asked.recv().unwrap(), "it was asked: {ran:?}");
+    let error = format!("error: the site at {https} could not be reached: ");
+    assert!(ran.code == 5 && ran.err.contains(&error), "{ran:?}");
+    assert!(!ran.err.contains("speaks no TLS"), "{ran:?}");
 }
 
 #[test]
