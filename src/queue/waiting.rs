@@ -299,7 +299,10 @@ mod tests {
         assert_eq!(of(&paused), offline(&paused), "it is paused as well");
         let revoked = Worker { revoked: true, ..away.clone() };
         assert_eq!(of(&revoked), offline(&longer), "to start it again is enough");
-        assert_eq!(reason(&need(), &[revoked.clone()], &[], Timestamp(9)), offline(&revoked));
+        assert_eq!(
+            reason(&need(), std::slice::from_ref(&revoked), &[], Timestamp(9)),
+            offline(&revoked)
+        );
         assert_eq!(reason(&need(), &[away, worker()], &[], Timestamp(9)), WaitReason::Busy);
     }
 

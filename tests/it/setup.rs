@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -268,11 +267,10 @@ fn a_site_without_tls_that_is_called_by_https_is_told_with_the_command_that_is_r
     let mut desk = House::new();
     desk.process_lane("edit", "true", "{}");
     desk.set("RELAY_SITE", &https).set("RELAY_TOKEN", "relay_x");
-    let began = Instant::now();
     let ran = desk.relay(&["work", "--name", "desk"]);
     assert!(ran.code == 5 && ran.err.contains("what is there speaks no TLS"), "{ran:?}");
     assert!(ran.err.contains(&hint), "{ran:?}");
-    assert!(!ran.err.contains("waited for") && began.elapsed().as_secs() < 20, "{ran:?}");
+    assert!(!ran.err.contains("waited for"), "{ran:?}");
     site.stop();
 }
 
