@@ -84,7 +84,8 @@ fn a_model_of_a_process_lane_is_kept_with_a_warning() {
         ran.err
     };
     let of_lane = ["--scope", "lane", "--scope-id", "process:edit"];
-    let of_both = ["--scope", "project-lane", "--scope-id", "acme/shop:process:edit"];
+    let both = format!("{}:process:edit", house.link());
+    let of_both = ["--scope", "project-lane", "--scope-id", &both];
     let warning =
         "warning: a process lane has no model, so this changes nothing for `process:edit`\n";
     assert_eq!(

@@ -96,7 +96,7 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
     std::fs::write(lanes.join("torn.json"), "{").unwrap();
     std::fs::write(lanes.join("gone.json"), "{\"command\": \"/nowhere/lane\"}").unwrap();
     std::fs::write(lanes.join("dir.json"), "{\"command\": \"/bin\"}").unwrap();
-    std::fs::write(lanes.join("plain.json"), "{\"command\": \"/etc/passwd\"}").unwrap();
+    std::fs::write(lanes.join("text.json"), "{\"command\": \"/etc/passwd\"}").unwrap();
     std::fs::write(lanes.join("My Lane.json"), "{\"command\": \"/bin/true\"}").unwrap();
     assert_snapshot!(machine.run(&["lane", "ls"]), @"
     exit 0
@@ -108,13 +108,13 @@ fn the_lanes_of_a_bare_machine_and_what_claude_may_do() {
                                                  → npm install -g @openai/codex
     grok          not installed                  the program `grok` is not on PATH
                                                  → npm install -g @xai-official/grok
-    process:dir    cannot start                   /bin is not an executable program
-                                                  → mend $HOME/.harness/lanes/dir.json
-    process:edit   served                         $HOME/.harness/lanes/edit.json
-    process:gone   cannot start                   no program at /nowhere/lane
-                                                  → put it there, or mend $HOME/.harness/lanes/gone.json
-    process:plain  cannot start                   /etc/passwd is not an executable program
-                                                  → chmod +x it, or mend $HOME/.harness/lanes/plain.json
+    process:dir   cannot start                   /bin is not an executable program
+                                                 → mend $HOME/.harness/lanes/dir.json
+    process:edit  served                         $HOME/.harness/lanes/edit.json
+    process:gone  cannot start                   no program at /nowhere/lane
+                                                 → put it there, or mend $HOME/.harness/lanes/gone.json
+    process:text  cannot start                   /etc/passwd is not an executable program
+                                                 → chmod +x it, or mend $HOME/.harness/lanes/text.json
     process:torn  misconfigured                  $HOME/.harness/lanes/torn.json: not a process lane's config: EOF while parsing an object at line 1 column 1
                                                  → mend $HOME/.harness/lanes/torn.json
     My Lane.json  bad name                       $HOME/.harness/lanes/My Lane.json: no lane can be called that, so it is not served
