@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::files;
 use crate::model::{LaneName, StopReason, Timestamp};
 
 /// The folder of rests in relay's own.
@@ -80,10 +81,7 @@ impl Rests {
 
     fn write(&self, lane: &LaneName, rest: &Rest) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
-        let path = self.path(lane);
-        let new = path.with_extension("new");
-        fs::write(&new, serde_json::to_vec(rest)?)?;
-        fs::rename(new, path)
+        files::replace(&self.path(lane), &serde_json::to_vec(rest)?)
     }
 }
 

@@ -185,3 +185,35 @@ async fn introduced(
 fn listed(lanes: &[LaneName]) -> String {
     lanes.iter().map(LaneName::as_str).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::system::SystemIds;
+
+    /// What is no failure of a call is not tried again.
+    #[tokio::test]
+    async fn a_site_without_tls_is_asked_once_and_that_is_its_answer() {
+        let site = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", site.local_addr().unwrap());
+        let client = Client::new(url.parse().unwrap()).unwrap();
+        let request = RegisterRequest {
+            name: "desk".parse().unwrap(),
+            instance_id: SystemIds.uuid().parse().unwrap(),
+            host: "desk".to_owned(),
+            lanes: Vec::new(),
+            labels: Vec::new(),
+            forges: Vec::new(),
+            version: "0".to_owned(),
+        };
+        let in_the_clear = async {
+            let (mut line, _) = site.accept().await.unwrap();
+            line.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+            line
+        };
+        let (answer, _line) = tokio::join!(introduced(&client, &request), in_the_clear);
+        assert!(matches!(answer, Ok(Err(ClientError::NoTls { .. }))), "{answer:?}");
+    }
+}

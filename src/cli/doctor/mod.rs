@@ -13,7 +13,7 @@ mod repositories;
 mod service;
 mod site;
 
-use std::cell::{self, RefCell};
+use std::cell::RefCell;
 use std::time::Duration;
 
 use clap::Args;
@@ -103,7 +103,7 @@ impl Report {
         let config = &context.config;
         let boxing = machine::boxing(context).shared();
         let statuses = RefCell::new(None);
-        let serves_others = cell::Cell::new(false);
+        let serves_others = RefCell::new(false);
         let [on_home, on_disk, on_copies] = std::array::from_fn(|_| config.home.clone());
         let temp = config.temp.clone();
         let looks = vec![
@@ -113,7 +113,7 @@ impl Report {
             Look::vital("site", async { site::site(context).await.into_iter().collect() }),
             Look::vital("database", async {
                 let (checks, others) = database::checks(context).await;
-                serves_others.set(others);
+                serves_others.replace(others);
                 checks
             }),
             Look::minor("copies", apart(move || home::copies(&on_copies).into_iter().collect())),
@@ -134,7 +134,7 @@ impl Report {
         // A look names the program that did not answer, where it is given the time to.
         let mut checks = side_by_side(looks, patience + patience / 5).await;
         let found: Option<Vec<LaneStatus>> = statuses.into_inner();
-        checks.extend(found.iter().map(|found| lanes::together(found, serves_others.get())));
+        checks.extend(found.iter().map(|found| lanes::together(found, *serves_others.borrow())));
         let ok = checks.iter().all(|check| check.state != State::Fail);
         Self { ok, checks, lanes: found.unwrap_or_default() }
     }

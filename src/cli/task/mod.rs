@@ -60,14 +60,12 @@ impl Options {
 /// The task that a person means. The first of an issue is called by its number alone; its lane may be
 /// said all the same.
 async fn meant(site: &Client, id: &TaskId) -> TaskId {
-    let first = TaskId { lane: None, ..id.clone() };
-    if id.lane.is_none() {
-        return first;
-    }
-    let asked = site.task(id).await;
-    if !asked.is_err_and(|error| error.code() == Some(Code::NotFound)) {
+    let not_there =
+        async || site.task(id).await.is_err_and(|error| error.code() == Some(Code::NotFound));
+    if id.lane.is_none() || !not_there().await {
         return id.clone();
     }
+    let first = TaskId { lane: None, ..id.clone() };
     match site.task(&first).await {
         Ok(detail) if Some(&detail.task.lane) == id.lane.as_ref() => first,
         _ => id.clone(),

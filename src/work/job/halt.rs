@@ -82,15 +82,17 @@ impl From<StopReason> for Stop {
 
 /// What a worker says of a task whose run it ended so, where the site then set it aside.
 pub(super) fn set_aside(task: &Task, ended: &StopReason) -> Option<String> {
-    let aside = task.stop_reason.as_ref().filter(|reason| *reason != ended)?;
-    if (ended, aside) == (&StopReason::VendorUnreachable, &StopReason::VendorError) {
-        return Some(format!("{} is not tried again: {}", task.id, task.message.as_deref()?));
+    match (ended, task.stop_reason.as_ref()?) {
+        (StopReason::VendorUnreachable, StopReason::VendorError) => {
+            Some(format!("{} is not tried again: {}", task.id, task.message.as_deref()?))
+        }
+        (_, aside @ StopReason::Quarantined) => {
+            let hint = aside.hint(&task.id).map(|hint| format!(" (hint: {hint})"));
+            let hint = hint.unwrap_or_default();
+            Some(format!("{} is set aside: its runs crash at once, three in a row{hint}", task.id))
+        }
+        _ => None,
     }
-    if *aside != StopReason::Quarantined {
-        return None;
-    }
-    let hint = aside.hint(&task.id).map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
-    Some(format!("{} is set aside: its runs crash at once, three in a row{hint}", task.id))
 }
 
 #[cfg(test)]

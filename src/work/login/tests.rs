@@ -356,6 +356,15 @@ fn a_login_of_codex_is_kept_in_step_too() {
     assert!(!logins.take("c").unwrap().is_there(), "nobody is logged in");
 }
 
+/// A login of fx's, with tokens of this name.
+fn of_fx(name: &str, expires: u64) -> Value {
+    json!({
+        "version": 1, "access_token": format!("access-{name}"),
+        "refresh_token": format!("refresh-{name}"), "expires_at_ms": expires,
+        "account_id": "ada",
+    })
+}
+
 /// fx finds its home by its name alone: the run's stands in its place, and the folder around it may
 /// be a whole home.
 #[test]
@@ -363,40 +372,33 @@ fn a_home_that_no_variable_names_is_called_as_the_persons_is() {
     let dir = tempfile::tempdir().unwrap();
     let persons = dir.path().join(".fx");
     fs::create_dir(&persons).unwrap();
-    let login = |name: &str, expires: u64| {
-        json!({
-            "version": 1, "access_token": format!("access-{name}"),
-            "refresh_token": format!("refresh-{name}"), "expires_at_ms": expires,
-            "account_id": "ada",
-        })
-    };
     let write = |folder: &Path, login: &Value| {
         fs::write(folder.join("chatgpt-auth.json"), login.to_string()).unwrap();
     };
-    write(&persons, &login("old", 10));
-    fs::write(persons.join("grok-auth.json"), login("grok", 10).to_string()).unwrap();
+    write(&persons, &of_fx("old", 10));
+    fs::write(persons.join("grok-auth.json"), of_fx("grok", 10).to_string()).unwrap();
     let logins = |vendor| Logins::new(dir.path().join("vendor"), vendor, dir.path(), None);
-    let of_fx = logins(&fx::CODEX);
-    let run = of_fx.take("c").unwrap();
+    let own = logins(&fx::CODEX);
+    let run = own.take("c").unwrap();
     assert_eq!(run.home(), run.folder().join(".fx"));
     assert_eq!(run.replaces(), Some((persons.clone(), run.home())));
     let names: Vec<_> = fs::read_dir(run.home()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["chatgpt-auth.json"], "nothing else of the person's");
     let mode = fs::metadata(run.home().join("chatgpt-auth.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "fx reads no other");
-    assert_eq!(json_of(&run.home().join("chatgpt-auth.json")), login("old", 10));
+    assert_eq!(json_of(&run.home().join("chatgpt-auth.json")), of_fx("old", 10));
 
     // Its worker was killed. What sweeps the homes of codex's own runs leaves it, and what sweeps its
     // own brings the login home.
-    write(&run.home(), &login("new", 20));
+    write(&run.home(), &of_fx("new", 20));
     let lock = run.lock_path.clone();
     std::mem::forget(run);
     fs::remove_file(&lock).unwrap();
     File::create(&lock).unwrap();
     logins(&codex::VENDOR).sweep();
-    assert_eq!(json_of(&persons.join("chatgpt-auth.json")), login("old", 10));
-    of_fx.sweep();
-    assert_eq!(json_of(&persons.join("chatgpt-auth.json")), login("new", 20));
+    assert_eq!(json_of(&persons.join("chatgpt-auth.json")), of_fx("old", 10));
+    own.sweep();
+    assert_eq!(json_of(&persons.join("chatgpt-auth.json")), of_fx("new", 20));
     assert_eq!(fs::read_dir(dir.path().join("vendor")).unwrap().count(), 0);
 }
 
@@ -406,22 +408,15 @@ fn what_fx_refreshed_is_brought_to_the_persons_file() {
     let dir = tempfile::tempdir().unwrap();
     let persons = dir.path().join(".fx");
     fs::create_dir(&persons).unwrap();
-    let login = |name: &str, expires: u64| {
-        json!({
-            "version": 1, "access_token": format!("access-{name}"),
-            "refresh_token": format!("refresh-{name}"), "expires_at_ms": expires,
-            "account_id": "ada",
-        })
-    };
     let file = persons.join("grok-auth.json");
-    fs::write(&file, login("old", 10).to_string()).unwrap();
+    fs::write(&file, of_fx("old", 10).to_string()).unwrap();
     let logins = Logins::new(dir.path().join("vendor"), &fx::GROK, dir.path(), None);
     let run = logins.take("c").unwrap();
-    let mut evil = login("new", 20);
+    let mut evil = of_fx("new", 20);
     evil["account_id"] = json!("bob");
     evil["more"] = json!("of the lane's");
     fs::write(run.home().join("grok-auth.json"), evil.to_string()).unwrap();
     drop(run);
-    assert_eq!(json_of(&file), login("new", 20));
+    assert_eq!(json_of(&file), of_fx("new", 20));
     assert_eq!(fs::read_dir(dir.path().join("vendor")).unwrap().count(), 0);
 }

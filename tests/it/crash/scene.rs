@@ -83,6 +83,7 @@ impl Scene {
             walk(tree, &mut |path| {
                 let name = path.file_name().unwrap().to_string_lossy();
                 let half = name.ends_with(".lock") && name != "relay.lock"
+                    || relay::files::is_unfinished(&name)
                     || name.ends_with(".new")
                     || name.starts_with("tmp_")
                     || name.contains("incoming-");
