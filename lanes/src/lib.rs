@@ -48,6 +48,18 @@ pub enum Login {
     },
 }
 
+impl Login {
+    /// Where what `asked` was answered with, an exit code and what was `said`, tells nothing of a login.
+    fn unclear(asked: &str, code: Option<i32>, said: &str) -> Self {
+        let code = code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
+        let detail = match text::one_line(said, 200) {
+            said if said.is_empty() => format!("`{asked}` said nothing ({code})"),
+            said => format!("`{asked}` said ({code}): {said}"),
+        };
+        Self::Unclear { detail }
+    }
+}
+
 /// One run, as a vendor's lane needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Brief<'a> {

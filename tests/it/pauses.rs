@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::house::House;
+use crate::support::house::{House, Working};
 
 const EDIT: &str = "echo more >> README.md";
 const DONE: &str = "{\"reply\":\"Edited.\"}";
@@ -28,6 +28,15 @@ impl Waits {
 
     fn go(&self) {
         std::fs::write(&self.go, "").unwrap();
+    }
+
+    /// A task of the waiting lane runs at a worker that has both lanes and so many jobs.
+    fn runs(&self, jobs: &str) -> (String, String, Working) {
+        let slug = self.house.link();
+        let running = self.house.task(&slug, "process:wait", "runs");
+        let worker = self.house.work(&[&BOTH[..], &["--jobs", jobs]].concat());
+        worker.until("the lane", || self.started() == 1);
+        (slug, running, worker)
     }
 
     /// How often the waiting lane was started.
@@ -82,10 +91,7 @@ fn a_paused_worker_stays_paused_over_a_restart_and_goes_on_when_it_is_resumed() 
 fn a_lane_is_paused_while_what_runs_and_the_others_go_on() {
     let waits = Waits::new();
     let house = &waits.house;
-    let slug = house.link();
-    let running = house.task(&slug, "process:wait", "runs");
-    let worker = house.work(&[&BOTH[..], &["--jobs", "3"]].concat());
-    worker.until("the lane", || waits.started() == 1);
+    let (slug, running, worker) = waits.runs("3");
     let paused = house.json(&["work", "pause", "--lane", "process:wait", "--json"]);
     assert_eq!(paused["orders"]["paused"][0]["lane"], "process:wait", "{paused}");
     assert_eq!(paused["leases"][0]["task"], running.as_str());
@@ -104,10 +110,7 @@ fn a_lane_is_paused_while_what_runs_and_the_others_go_on() {
 fn a_worker_that_is_drained_by_command_lets_what_runs_finish_and_ends_with_zero() {
     let waits = Waits::new();
     let house = &waits.house;
-    let slug = house.link();
-    let running = house.task(&slug, "process:wait", "runs");
-    let mut worker = house.work(&[&BOTH[..], &["--jobs", "2"]].concat());
-    worker.until("the lane", || waits.started() == 1);
+    let (slug, running, mut worker) = waits.runs("2");
     let said = house.relay(&["work", "drain"]).ok();
     assert_eq!(said, format!("w takes nothing more, and ends after {running}"));
     worker.until("the drain", || {
@@ -144,10 +147,7 @@ fn a_worker_that_is_drained_by_command_lets_what_runs_finish_and_ends_with_zero(
 fn a_worker_that_ends_by_a_signal_is_shown_as_one_that_was_drained_by_command() {
     let waits = Waits::new();
     let house = &waits.house;
-    let slug = house.link();
-    let running = house.task(&slug, "process:wait", "runs");
-    let mut worker = house.work(&[&BOTH[..], &["--jobs", "2"]].concat());
-    worker.until("the lane", || waits.started() == 1);
+    let (slug, running, mut worker) = waits.runs("2");
     worker.signal(Signal::TERM);
     worker.until("the site knows", || {
         house.json(&["work", "status", "--json"])["workers"][0]["ending"] == true

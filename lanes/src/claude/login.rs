@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Login, text};
+use crate::Login;
 
 /// Reads the answer to `claude auth status --json`: exit 0 with a login, 1 without. It needs no
 /// network, and only says that a login is stored: an expired one counts too.
@@ -30,12 +30,7 @@ pub fn login(code: Option<i32>, stdout: &str, stderr: &str) -> Login {
         }
         _ => {
             let said = if stderr.trim().is_empty() { stdout } else { stderr };
-            let code = code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
-            let detail = match text::one_line(said, 200) {
-                said if said.is_empty() => format!("`claude auth status` said nothing ({code})"),
-                said => format!("`claude auth status` said ({code}): {said}"),
-            };
-            Login::Unclear { detail }
+            Login::unclear("claude auth status", code, said)
         }
     }
 }

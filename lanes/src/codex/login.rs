@@ -1,6 +1,6 @@
 //! Whether the program is there and logged in.
 
-use crate::{Login, text};
+use crate::Login;
 
 /// Reads the answer to `codex login status`: words on standard error, exit 0 with a login, 1
 /// without. It needs no network, and only says that a login is stored.
@@ -24,14 +24,9 @@ pub fn login(code: Option<i32>, stdout: &str, stderr: &str) -> Login {
         }
         _ => {
             let said = if stderr.trim().is_empty() { stdout } else { stderr };
-            let code = code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
             let said: Vec<&str> =
                 said.lines().filter(|line| !line.starts_with("WARNING:")).collect();
-            let detail = match text::one_line(&said.join(" "), 200) {
-                said if said.is_empty() => format!("`codex login status` said nothing ({code})"),
-                said => format!("`codex login status` said ({code}): {said}"),
-            };
-            Login::Unclear { detail }
+            Login::unclear("codex login status", code, &said.join(" "))
         }
     }
 }

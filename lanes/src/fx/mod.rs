@@ -14,7 +14,7 @@ mod outcome;
 
 use serde_json::{Value, json};
 
-use crate::{Home, Login, Reader, Vendor, text};
+use crate::{Home, Login, Reader, Vendor};
 
 pub use argv::{Brief, MOST_STEPS, invocation};
 
@@ -132,12 +132,7 @@ fn login(detail: &str, code: Option<i32>, stdout: &str, stderr: &str) -> Login {
         return Login::Ready { detail: detail.to_owned() };
     }
     let said = if stderr.trim().is_empty() { stdout } else { stderr };
-    let code = code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
-    let detail = match text::one_line(said, 200) {
-        said if said.is_empty() => format!("`fx status` said nothing ({code})"),
-        said => format!("`fx status` said ({code}): {said}"),
-    };
-    Login::Unclear { detail }
+    Login::unclear("fx status", code, said)
 }
 
 /// The version in what `fx --version` prints: `fx 0.0.5`, or the number alone.

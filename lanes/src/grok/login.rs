@@ -1,6 +1,6 @@
 //! Whether the program is there and logged in.
 
-use crate::{Login, text};
+use crate::Login;
 
 /// Reads the answer to `grok models`. It exits with 0 whether or not there is a login; the first
 /// line tells. With a key in its environment it asks the vendor for its models, and does not wait
@@ -25,12 +25,7 @@ pub fn login(code: Option<i32>, stdout: &str, stderr: &str) -> Login {
         }
     }
     let said = if stderr.trim().is_empty() { first } else { stderr };
-    let code = code.map_or_else(|| "no code".to_owned(), |code| format!("code {code}"));
-    let detail = match text::one_line(said, 200) {
-        said if said.is_empty() => format!("`grok models` said nothing ({code})"),
-        said => format!("`grok models` said ({code}): {said}"),
-    };
-    Login::Unclear { detail }
+    Login::unclear("grok models", code, said)
 }
 
 /// The version in what `grok --version` prints: `grok 1.0.41 (4220f3b224a6)`.
